@@ -65,7 +65,7 @@ class Composite:
     def _caller(self) -> Callable[..., Any]:
         return _checked(self) if self.schema is None else _bound(self, Binder(self.schema))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self.call(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ def _bound(made: Composite, binder: Binder) -> Callable[..., Any]:
     name, function, named, defaults = made.name, made.function, made._named, made._defaults
     spread, bind = made.spread, binder.bind
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: object) -> object:
         try:
             if defaults is not None and len(args) == 1 and not kwargs and hasattr(args[0], "meta"):
                 return function(args[0], *defaults)  # nothing to bind
@@ -98,7 +98,7 @@ def _checked(made: Composite) -> Callable[..., Any]:
     name, function, spread = made.name, made.function, made.spread
     parameters = inspect.signature(function).parameters
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: object) -> object:
         if spread and (len(args) > 1 or not kwargs):
             args = gathered(args)
         try:
@@ -232,7 +232,7 @@ def also_named(made: Any, aliases: str, *, end: str = "") -> None:
 
 
 def _caller_of(op: str) -> Callable[..., Any]:
-    def call(self: Any, *args: Any) -> Any:
+    def call(self: Any, *args: object) -> object:
         return self._do(op, *args)
 
     call.__doc__ = f"Another name of `{op}`."

@@ -7,16 +7,20 @@ import math
 from typing import Any
 
 from aotlite.ir import dtypes
-from aotlite.ir.arrays.device import CPU
+from aotlite.ir.arrays import Array, Namespace
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import COMPLEX, FLOATING, DType
 from aotlite.ir.dtypes.limits import finfo, iinfo
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.loops import Loops, LoopTensor, Position
+from aotlite.ir.scalar.expression import Scalar
 
 
-def fitted(op: str, value: Any, dtype: DType) -> Any:
+def fitted(op: str, value: Number, dtype: DType) -> complex:
     """The number converted to the dtype. Raises ArgumentError for one out of its range.
 
     As in PyTorch, fractions are truncated, infinities are in the range of floats, and a negative
@@ -36,7 +40,7 @@ def fitted(op: str, value: Any, dtype: DType) -> Any:
     return _whole(op, value, dtype)
 
 
-def _real(op: str, value: Any, part: Any, dtype: DType) -> float:
+def _real(op: str, value: Number, part: float, dtype: DType) -> float:
     try:
         number = float(part)
     except OverflowError as error:
@@ -46,7 +50,7 @@ def _real(op: str, value: Any, part: Any, dtype: DType) -> float:
     return number
 
 
-def _whole(op: str, value: Any, dtype: DType) -> int:
+def _whole(op: str, value: float, dtype: DType) -> int:
     limits = iinfo(dtype)
     if not math.isfinite(value):
         raise _unfit(op, value, dtype)
@@ -57,7 +61,7 @@ def _whole(op: str, value: Any, dtype: DType) -> int:
     return number if dtype.is_signed else number % (limits.max + 1)
 
 
-def _unfit(op: str, value: Any, dtype: DType) -> ArgumentError:
+def _unfit(op: str, value: Number, dtype: DType) -> ArgumentError:
     return ArgumentError(f"{op}: value is {value}, expected one that {dtype} can hold")
 
 
@@ -81,7 +85,7 @@ def _factory(head: str, **parts: Any) -> PureOp:
 
 
 def _full_rule(
-    size: tuple[int, ...], fill_value: type, dtype: DType | None, device: Any
+    size: tuple[int, ...], fill_value: type, dtype: DType | None, device: Device
 ) -> TensorMeta:
     check_size("full", size)
     if dtype is None:
@@ -89,7 +93,9 @@ def _full_rule(
     return tensor_meta(size, None, dtype, device or CPU)
 
 
-def _full_kernel(xp: Any, meta: TensorMeta, size: Any, value: Any, dtype: Any, device: Any) -> Any:
+def _full_kernel(
+    xp: Namespace, meta: TensorMeta, size: Array, value: Number, dtype: object, device: Device
+) -> Array:
     return xp.full(meta.shape, fitted("full", value, meta.dtype), dtype=meta.dtype.numpy)
 
 
@@ -105,7 +111,7 @@ FULL = _factory(
 
 # ------------------------------------------------------------------------------------- counting
 def _arange_rule(
-    count: int, start: type, step: type, dtype: DType | None, device: Any
+    count: int, start: type, step: type, dtype: DType | None, device: Device
 ) -> TensorMeta:
     if count < 0:
         raise ShapeError(f"arange_of: argument 'count' is {count}, expected at least 0")
@@ -117,8 +123,14 @@ def _arange_rule(
 
 
 def _arange_kernel(
-    xp: Any, meta: TensorMeta, count: int, start: Any, step: Any, dtype: Any, device: Any
-) -> Any:
+    xp: Namespace,
+    meta: TensorMeta,
+    count: int,
+    start: float,
+    step: float,
+    dtype: object,
+    device: Device,
+) -> Array:
     whole = meta.dtype.kind < dtypes.FLOATING
     if whole:
         start, step = int(start), int(step)
@@ -126,7 +138,9 @@ def _arange_kernel(
     return xp.astype(index * step + start, meta.dtype.numpy)
 
 
-def _arange_loops(k: Any, meta: TensorMeta, count: int, start: Any, step: Any, *_: Any) -> Any:
+def _arange_loops(
+    k: Loops, meta: TensorMeta, count: int, start: float, step: float, *_: object
+) -> LoopTensor:
     if meta.dtype.kind < dtypes.FLOATING:
         first, by = int(start), int(step)
         return k.map(meta, lambda i: k.cast(k.position(i * by + first), meta.dtype))
@@ -144,7 +158,7 @@ ARANGE = _factory(
 
 
 def _spaced_meta(
-    op: str, kinds: tuple[type, ...], steps: int, dtype: DType | None, device: Any
+    op: str, kinds: tuple[type, ...], steps: int, dtype: DType | None, device: Device
 ) -> TensorMeta:
     if steps < 0:
         raise ShapeError(f"{op}: steps is {steps}, expected at least 0")
@@ -168,7 +182,7 @@ def _ends(op: str, meta: TensorMeta, start: Any, end: Any) -> tuple[Any, Any]:
     return int(start), int(end)
 
 
-def _spaced(xp: Any, meta: TensorMeta, start: Any, end: Any) -> Any:
+def _spaced(xp: Namespace, meta: TensorMeta, start: Number, end: Number) -> Array:
     """Evenly spaced numbers, counted from the nearer end, so that both ends are exact."""
     (steps,) = meta.shape
     wide = dtypes.complex128 if meta.dtype.is_complex else dtypes.float64
@@ -178,13 +192,19 @@ def _spaced(xp: Any, meta: TensorMeta, start: Any, end: Any) -> Any:
 
 
 def _linspace_kernel(
-    xp: Any, meta: TensorMeta, start: Any, end: Any, steps: int, dtype: Any, device: Any
-) -> Any:
+    xp: Namespace,
+    meta: TensorMeta,
+    start: float,
+    end: float,
+    steps: int,
+    dtype: object,
+    device: Device,
+) -> Array:
     start, end = _ends("linspace", meta, start, start if steps == 1 else end)
     return xp.astype(_spaced(xp, meta, start, end), meta.dtype.numpy)
 
 
-def _spaced_element(k: Any, meta: TensorMeta, start: Any, end: Any, i: Any) -> Any:
+def _spaced_element(k: Loops, meta: TensorMeta, start: float, end: float, i: Position) -> Scalar:
     """The float64 at position i that `_spaced` gives."""
     (steps,) = meta.shape
     step = float(end - start) / max(steps - 1, 1)
@@ -193,8 +213,14 @@ def _spaced_element(k: Any, meta: TensorMeta, start: Any, end: Any, i: Any) -> A
 
 
 def _linspace_loops(
-    k: Any, meta: TensorMeta, start: Any, end: Any, steps: int, dtype: Any, device: Any
-) -> Any:
+    k: Loops,
+    meta: TensorMeta,
+    start: float,
+    end: float,
+    steps: int,
+    dtype: DType,
+    device: Device,
+) -> LoopTensor:
     start, end = _ends("linspace", meta, start, start if steps == 1 else end)
     return k.map(meta, lambda i: k.cast(_spaced_element(k, meta, start, end, i), meta.dtype))
 
@@ -211,21 +237,33 @@ LINSPACE = _factory(
 
 
 def _logspace_kernel(
-    xp: Any, meta: TensorMeta, start: Any, end: Any, steps: int, base: float, *rest: Any
-) -> Any:
+    xp: Namespace,
+    meta: TensorMeta,
+    start: float,
+    end: float,
+    steps: int,
+    base: float,
+    *rest: Any,
+) -> Array:
     start, end = _ends("logspace", meta, start, start if steps == 1 else end)
     powers = xp.power(xp.asarray(base), _spaced(xp, meta, start, end))
     return xp.astype(powers, meta.dtype.numpy)
 
 
 def _logspace_loops(
-    k: Any, meta: TensorMeta, start: Any, end: Any, steps: int, base: float, *_: Any
-) -> Any:
+    k: Loops,
+    meta: TensorMeta,
+    start: float,
+    end: float,
+    steps: int,
+    base: float,
+    *_: Any,
+) -> LoopTensor:
     start, end = _ends("logspace", meta, start, start if steps == 1 else end)
-    base = k.number(base, dtypes.float64)
+    power_of = k.number(base, dtypes.float64)
 
-    def element(i: Any) -> Any:
-        return k.cast(k.call("pow", base, _spaced_element(k, meta, start, end, i)), meta.dtype)
+    def element(i: Position) -> Scalar:
+        return k.cast(k.call("pow", power_of, _spaced_element(k, meta, start, end, i)), meta.dtype)
 
     return k.map(meta, element)
 
@@ -241,7 +279,7 @@ LOGSPACE = _factory(
 """`base` to the powers that `linspace` gives."""
 
 
-def _eye_rule(n: int, m: int | None, dtype: DType | None, device: Any) -> TensorMeta:
+def _eye_rule(n: int, m: int | None, dtype: DType | None, device: Device) -> TensorMeta:
     size = (n, n if m is None else m)
     check_size("eye", size)
     return tensor_meta(size, None, dtype or dtypes.default_dtype, device or CPU)

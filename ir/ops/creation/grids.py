@@ -7,6 +7,7 @@ from typing import Any
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.op import OPS
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 
 
 @composite(is_method=False)
@@ -34,7 +35,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
     return tuple(grids)
 
 
-def _vectors(tensors: tuple[Any, ...]) -> list[Any]:
+def _vectors(tensors: tuple[Operand, ...]) -> list[Operand]:
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
     if not tensors:

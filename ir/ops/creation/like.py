@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry.memory_format import MemoryFormat, strides_in
 from aotlite.ir.op.composite import COMPOSITES, composite
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 
 _WISHES = "dtype? dtype=None, device? device=None, bool requires_grad=False"
 _LIKE = f"{_WISHES}, memory_format? memory_format=None"
@@ -19,8 +22,8 @@ Size = tuple[int, ...]
 
 
 def made_like(
-    self: Any, made: Any, op: str, requires_grad: bool, memory_format: MemoryFormat | None
-) -> Any:
+    self: Operand, made: Operand, op: str, requires_grad: bool, memory_format: MemoryFormat | None
+) -> Operand:
     """The contiguous new tensor `made`, of the shape of `self`, in the requested memory format."""
     stride = strides_in(memory_format, self.shape, self.stride(), op=op)
     if made.stride() != stride:
@@ -29,7 +32,7 @@ def made_like(
 
 
 def _declare(
-    schema: str, value: Any, doc: str, *, like: bool = False, spread: bool = False
+    schema: str, value: Number | None, doc: str, *, like: bool = False, spread: bool = False
 ) -> Callable[..., Any]:
     """Declares, and returns, `name(Tensor self, ...)`: one value, of a size or `like` self.
 
@@ -37,7 +40,7 @@ def _declare(
     """
     name = schema.partition("(")[0]
 
-    def make(self: Any, *args: Any) -> Any:
+    def make(self: Operand, *args: Any) -> Operand:
         size, *fill = (self.shape, *args) if like else args
         fill_value = fill.pop(0) if value is None else value
         dtype, device, requires_grad, *memory_format = fill
@@ -78,8 +81,13 @@ _declare("new_empty" + _SIZE, 0, f"A tensor of this size {_UNSPECIFIED}", spread
 
 @composite(f"new_empty_strided(Tensor self, int[] size, int[] stride, *, {_WISHES}) -> Tensor")
 def new_empty_strided(
-    self: Any, size: Size, stride: Size, dtype: DType | None, device: Any, requires_grad: bool
-) -> Any:
+    self: Operand,
+    size: Size,
+    stride: Size,
+    dtype: DType | None,
+    device: Device,
+    requires_grad: bool,
+) -> Operand:
     """`new_empty` with these strides."""
     made = self._filled(size, 0, dtype or self.dtype, device or self.device)
     made = made._do("restride", stride)

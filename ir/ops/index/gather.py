@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import along
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.index.positions import (
     adder,
@@ -27,6 +30,8 @@ from aotlite.ir.ops.index.positions import (
     values_at,
     write_at,
 )
+from aotlite.ir.ops.loops import Element, Loops, LoopTensor, Place, Position
+from aotlite.ir.scalar.expression import Scalar
 
 
 def check_window(
@@ -69,7 +74,7 @@ def _gather_rule(self: TensorMeta, dim: int, index: TensorMeta) -> TensorMeta:
     return tensor_meta(index.shape, None, self.dtype, device)
 
 
-def _gather_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
+def _gather_kernel(xp: Namespace, meta: TensorMeta, a: Array, dim: int, index: Array) -> Array:
     if 0 in index.shape:
         return xp.zeros(meta.shape, dtype=meta.dtype.numpy)
     source = xp.reshape(a, extents(a.shape))
@@ -80,7 +85,7 @@ def _gather_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> A
     return xp.reshape(xp.take_along_axis(source[window], lookup, axis=dim), meta.shape)
 
 
-def _gather_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
+def _gather_loops(k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor) -> LoopTensor:
     lookup = line(index)
     return read_at(k, meta, a, dim, index, lambda at: lookup[at])
 
@@ -103,7 +108,7 @@ GATHER: PureOp = pure(
 
 
 @composite("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor")
-def gather(self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
+def gather(self: Operand, dim: int, index: Operand, sparse_grad: bool) -> Operand:
     """The elements at positions `index` along `dim`, in the index's shape."""
     if sparse_grad:
         raise ArgumentError("gather: argument 'sparse_grad' is True, expected False")
@@ -118,7 +123,9 @@ def _scatter_add_rule(self: TensorMeta, dim: int, index: TensorMeta, src: Tensor
     return tensor_meta(self.shape, None, self.dtype, device)
 
 
-def _scatter_add_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
+def _scatter_add_kernel(
+    xp: Namespace, meta: TensorMeta, a: Array, dim: int, index: Array, src: Array
+) -> Array:
     if 0 in index.shape:
         return a
     flat = flat_copy(xp, a)
@@ -127,7 +134,9 @@ def _scatter_add_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any,
     return xp.reshape(flat, meta.shape)
 
 
-def _scatter_add_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
+def _scatter_add_loops(
+    k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor, src: LoopTensor
+) -> LoopTensor | None:
     if 0 in index.shape:
         return k.map(meta, lambda *i: a[i])
     lookup, values = line(index), line(src)
@@ -142,12 +151,15 @@ def _scatter_add_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, s
     return write_at(k, result, (dim, index), lambda i: values[i], combine)
 
 
-def _added_at_one(k: Any, meta: TensorMeta, a: Any, added_: tuple[int, Any, Any]) -> Any:
+def _added_at_one(
+    k: Loops, meta: TensorMeta, a: LoopTensor, added_: tuple[int, LoopTensor, LoopTensor]
+) -> LoopTensor:
     """For an index of one position a line: each element compares its own, so that it fuses."""
     dim, lookup, values = added_
 
-    def element(*i: Any) -> Any:
-        own, at = a[i], i or (0,)
+    def element(*i: Position) -> Scalar:
+        own = a[i]
+        at: tuple[Any, ...] = i or (0,)
         first = put(at, dim, 0)
         own_dims = [d for d in range(len(at)) if d != dim]
         spanned = k.all(*[at[d] < lookup.shape[d] for d in own_dims])
@@ -174,7 +186,7 @@ SCATTER_ADD: PureOp = pure(
 )
 
 
-def padded(grad: Any, shape: tuple[int, ...]) -> Any:
+def padded(grad: Operand, shape: tuple[int, ...]) -> Operand:
     """A gradient padded with zeros to `src`'s shape, for the part that the index does not reach."""
     if len(grad.shape) != len(shape):
         if grad.numel() == 0:  # an empty index of any rank: nothing was read

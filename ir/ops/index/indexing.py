@@ -7,15 +7,17 @@ indices takes their place in the result's; else it comes first. Rules: TEN-2, TE
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.index.positions import (
     INDEX_DTYPES,
@@ -30,7 +32,9 @@ from aotlite.ir.ops.index.positions import (
     numbered,
     place_of,
 )
+from aotlite.ir.ops.loops import Element, Loops, LoopTensor, Place, Position
 from aotlite.ir.ops.views.view_ops import EXPAND
+from aotlite.ir.scalar.expression import Scalar
 
 Dims = tuple[int, ...]
 
@@ -88,7 +92,9 @@ def _index_rule(self: TensorMeta, indices: tuple[TensorMeta, ...], dims: Dims) -
     )
 
 
-def _key(xp: Any, name: str, a: Any, indices: Sequence[Any], dims: Dims) -> tuple[Any, ...]:
+def _key(
+    xp: Namespace, name: str, a: Array, indices: Sequence[Array], dims: Dims
+) -> tuple[Array, ...]:
     """The key for NumPy's indexing, after checking ranges. Raises IndexOutOfRangeError."""
     key: list[Any] = [slice(None)] * len(a.shape)
     for index, dim in zip(indices, dims, strict=True):
@@ -97,24 +103,28 @@ def _key(xp: Any, name: str, a: Any, indices: Sequence[Any], dims: Dims) -> tupl
     return tuple(key)
 
 
-def _index_kernel(xp: Any, meta: TensorMeta, a: Any, indices: Any, dims: Dims) -> Any:
+def _index_kernel(
+    xp: Namespace, meta: TensorMeta, a: Array, indices: tuple[Array, ...], dims: Dims
+) -> Array:
     if 0 in meta.shape:
         return xp.zeros(meta.shape, dtype=meta.dtype.numpy)
     return a[_key(xp, "index", a, indices, dims)]
 
 
-def _parts_read(i: Any, begin: int, count: int) -> tuple[Any, list[Any]]:
+def _parts_read(i: Sequence[Place], begin: int, count: int) -> tuple[Sequence[Place], list[Place]]:
     """Splits result positions: (those in the indices, those in the other dimensions)."""
     return i[begin : begin + count], [*i[:begin], *i[begin + count :]]
 
 
-def _places(k: Any, a: Any, indices: Sequence[Any], dims: Dims, begin: int) -> Any:
+def _places(
+    k: Loops, a: LoopTensor, indices: Sequence[LoopTensor], dims: Dims, begin: int
+) -> Callable[[Sequence[Place]], list[Place]]:
     """A function from positions in the result to positions in `a`. Checks the indices."""
     count = max([index.ndim for index in indices])
     for index, dim in zip(indices, dims, strict=True):
         k.check_index(index, -a.shape[dim], a.shape[dim])
 
-    def places(i: Any) -> list[Any]:
+    def places(i: Sequence[Place]) -> list[Place]:
         inside, rest = _parts_read(i, begin, count)
         found = dict(zip([dim for dim in range(a.ndim) if dim not in dims], rest, strict=True))
         for index, dim in zip(indices, dims, strict=True):
@@ -124,7 +134,9 @@ def _places(k: Any, a: Any, indices: Sequence[Any], dims: Dims, begin: int) -> A
     return places
 
 
-def _index_loops(k: Any, meta: TensorMeta, a: Any, indices: Any, dims: Dims) -> Any:
+def _index_loops(
+    k: Loops, meta: TensorMeta, a: LoopTensor, indices: tuple[LoopTensor, ...], dims: Dims
+) -> LoopTensor:
     _, begin, _ = _picked_layout("index", a.meta, [index.meta for index in indices], dims)
     if 0 in meta.shape:
         return k.new(meta)
@@ -175,8 +187,14 @@ def _spreads(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 
 def _index_put_kernel(
-    xp: Any, meta: TensorMeta, a: Any, indices: Any, dims: Dims, values: Any, accumulate: bool
-) -> Any:
+    xp: Namespace,
+    meta: TensorMeta,
+    a: Array,
+    indices: tuple[Array, ...],
+    dims: Dims,
+    values: Array,
+    accumulate: bool,
+) -> Array:
     result = xp.array(a, copy=True)
     if 0 in a.shape or any(0 in index.shape for index in indices):
         return result
@@ -188,7 +206,13 @@ def _index_put_kernel(
     return result
 
 
-def _rest(grad: Any, indices: Any, dims: Dims, values_meta: TensorMeta, accumulate: bool) -> Any:
+def _rest(
+    grad: Operand,
+    indices: tuple[Operand, ...],
+    dims: Dims,
+    values_meta: TensorMeta,
+    accumulate: bool,
+) -> Operand:
     """The gradient of self: unchanged where values were accumulated, else 0 where written."""
     if accumulate:
         return grad
@@ -197,8 +221,14 @@ def _rest(grad: Any, indices: Any, dims: Dims, values_meta: TensorMeta, accumula
 
 
 def _index_put_loops(
-    k: Any, meta: TensorMeta, a: Any, indices: Any, dims: Dims, values: Any, accumulate: bool
-) -> Any:
+    k: Loops,
+    meta: TensorMeta,
+    a: LoopTensor,
+    indices: tuple[LoopTensor, ...],
+    dims: Dims,
+    values: LoopTensor,
+    accumulate: bool,
+) -> LoopTensor | None:
     metas = [index.meta for index in indices]
     (shape, _), begin, common = _picked_layout("index_put", a.meta, metas, dims)
     combine = adder(meta.dtype) if accumulate else None
@@ -235,21 +265,21 @@ repeat, the last value is kept, or all are added (`accumulate`)."""
 
 # ---------------------------------------------------------------------------------- index lists
 def integer_indices(
-    self: Any, indices: Sequence[Any], *, op: str = "index"
-) -> tuple[tuple[Any, ...], Dims]:
+    self: Operand, indices: Sequence[Operand | None], *, op: str = "index"
+) -> tuple[tuple[Operand, ...], Dims]:
     """The integer indices and their dims of a list with masks, and None for a whole dimension.
 
     Raises IndexOutOfRangeError for more indices than dimensions, ShapeError for a mask that is not
     of the size of what it masks.
     """
-    found: list[Any] = []
+    found: list[Operand] = []
     dims: list[int] = []
     dim = 0
     for index in indices:
         if index is None:
             dim += 1
             continue
-        parts = (index,)
+        parts: tuple[Operand, ...] = (index,)
         if index.dtype in (dtypes.bool_, dtypes.uint8):
             parts = _places_of_mask(self, index, dim, op)
         found += parts
@@ -259,7 +289,7 @@ def integer_indices(
     return tuple(found), tuple(dims)
 
 
-def check_indices(self: Any, indices: Sequence[Any], *, op: str) -> None:
+def check_indices(self: Operand, indices: Sequence[Operand | None], *, op: str) -> None:
     """Raises the errors of `integer_indices`, without reading the masks."""
     dim = 0
     for index in indices:
@@ -271,7 +301,7 @@ def check_indices(self: Any, indices: Sequence[Any], *, op: str) -> None:
     _check_count(self, dim, op)
 
 
-def _check_count(self: Any, count: int, op: str) -> None:
+def _check_count(self: Operand, count: int, op: str) -> None:
     if count > len(self.shape):
         raise IndexOutOfRangeError(
             f"{op}: {count} indices are given for shape {self.shape}, expected at most "
@@ -279,13 +309,12 @@ def _check_count(self: Any, count: int, op: str) -> None:
         )
 
 
-def _places_of_mask(self: Any, mask: Any, dim: int, op: str) -> tuple[Any, ...]:
+def _places_of_mask(self: Operand, mask: Operand, dim: int, op: str) -> tuple[Operand, ...]:
     _check_mask(self, mask, dim, op)
-    places: tuple[Any, ...] = mask._do("nonzero").unbind(1)
-    return places
+    return tuple(mask._do("nonzero").unbind(1))
 
 
-def _check_mask(self: Any, mask: Any, dim: int, op: str) -> None:
+def _check_mask(self: Operand, mask: Operand, dim: int, op: str) -> None:
     expected = self.shape[dim : dim + len(mask.shape)]
     if mask.shape != expected:
         raise ShapeError(
@@ -297,7 +326,9 @@ _INDEX_PUT = "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=Fa
 
 
 @composite("index_put" + _INDEX_PUT)
-def index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
+def index_put(
+    self: Operand, indices: Sequence[Operand | None], values: Operand, accumulate: bool
+) -> Operand:
     """A copy with `values` at indices, one for each dimension (None: all of it) or by masks."""
     found, dims = integer_indices(self, indices, op="index_put")
     if not dims:
@@ -306,7 +337,9 @@ def index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
 
 
 @composite("index_put_" + _INDEX_PUT)
-def index_put_(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
+def index_put_(
+    self: Operand, indices: Sequence[Operand | None], values: Operand, accumulate: bool
+) -> Operand:
     """Writes `values` at indices, one for each dimension (None: all of it) or by masks."""
     found, dims = integer_indices(self, indices, op="index_put_")
     if not dims:
@@ -316,7 +349,7 @@ def index_put_(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
     return self
 
 
-def unrepeated(target: Any, dims: Dims, indices: Sequence[Any], values: Any) -> Any:
+def unrepeated(target: Operand, dims: Dims, indices: Sequence[Operand], values: Operand) -> Operand:
     """The destination without its expanded dimensions (stride 0), if one value is written to all.
 
     TEN-7 allows such a write through an expanded tensor.
@@ -350,20 +383,20 @@ def _take_rule(self: TensorMeta, index: TensorMeta) -> TensorMeta:
     return tensor_meta(index.shape, None, self.dtype, device)
 
 
-def _take_kernel(xp: Any, meta: TensorMeta, a: Any, index: Any) -> Any:
+def _take_kernel(xp: Namespace, meta: TensorMeta, a: Array, index: Array) -> Array:
     if 0 in meta.shape:
         return xp.zeros(meta.shape, dtype=meta.dtype.numpy)
     check_range(xp, "take", index, a.size, negative=True)
     return elements(xp, a, index)
 
 
-def _take_loops(k: Any, meta: TensorMeta, a: Any, index: Any) -> Any:
+def _take_loops(k: Loops, meta: TensorMeta, a: LoopTensor, index: LoopTensor) -> LoopTensor:
     if 0 in meta.shape:
         return k.new(meta)
     size = a.meta.numel
     k.check_index(index, -size, size)
 
-    def element(*i: Any) -> Any:
+    def element(*i: Position) -> Scalar:
         source, at = numbered(k, a, place_of(k, index[i], size, negative=True))
         return source[at]
 
@@ -397,8 +430,8 @@ def _put_rule(
 
 
 def _put_kernel(
-    xp: Any, meta: TensorMeta, a: Any, index: Any, source: Any, accumulate: bool
-) -> Any:
+    xp: Namespace, meta: TensorMeta, a: Array, index: Array, source: Array, accumulate: bool
+) -> Array:
     flat = flat_copy(xp, a)
     check_range(xp, "put", index, a.size, negative=True)
     for begin, end in flat_blocks(index.size):
@@ -410,11 +443,18 @@ def _put_kernel(
     return xp.reshape(flat, meta.shape)
 
 
-def _put_self(grad: Any, index: Any, source: Any, accumulate: bool) -> Any:
+def _put_self(grad: Operand, index: Operand, source: Operand, accumulate: bool) -> Operand:
     return grad if accumulate else grad.put(index, grad.new_zeros(source.shape), False)
 
 
-def _put_loops(k: Any, meta: TensorMeta, a: Any, index: Any, source: Any, accumulate: bool) -> Any:
+def _put_loops(
+    k: Loops,
+    meta: TensorMeta,
+    a: LoopTensor,
+    index: LoopTensor,
+    source: LoopTensor,
+    accumulate: bool,
+) -> LoopTensor | None:
     combine, size = adder(meta.dtype) if accumulate else None, meta.numel
     if accumulate and combine is None:
         return None
@@ -424,7 +464,7 @@ def _put_loops(k: Any, meta: TensorMeta, a: Any, index: Any, source: Any, accumu
     k.check_index(index, -size, size)
 
     # The source may have another shape: both are met in row-major order.
-    def element(n: Any) -> Any:
+    def element(n: Position) -> tuple[Sequence[Place], Element]:
         indices, here = numbered(k, index, n)
         values, beside = numbered(k, source, n)
         at = place_of(k, indices[here], size, negative=True)
@@ -452,7 +492,7 @@ PUT: PureOp = pure(
 
 
 @composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor")
-def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
+def take_along_dim(self: Operand, indices: Operand, dim: int | None) -> Operand:
     """`gather` whose index and self are broadcast to each other, except along `dim`, where the
     index counts around.
     """

@@ -8,11 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.meta import Outline, TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Cost, DataOp, PureOp
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import common_device, data_dependent, pure
 from aotlite.ir.ops.index.positions import INDEX_DTYPES, blocks, check_same_dtype, flat_part
 
@@ -35,7 +38,7 @@ NONZERO: DataOp = data_dependent(
 
 
 @composite("nonzero(Tensor self, *, bool as_tuple=False) -> Tensor")
-def nonzero(self: Any, as_tuple: bool) -> Any:
+def nonzero(self: Operand, as_tuple: bool) -> Operand:
     """The coordinates of the elements that are not zero: (count, ndim), or one tensor for each
     dimension.
     """
@@ -46,7 +49,7 @@ def nonzero(self: Any, as_tuple: bool) -> Any:
 
 
 @composite("argwhere(Tensor self) -> Tensor")
-def argwhere(self: Any) -> Any:
+def argwhere(self: Operand) -> Operand:
     """The coordinates of the elements that are not zero."""
     return self._do("nonzero")
 
@@ -65,12 +68,12 @@ def _masked_select_outline(self: TensorMeta, mask: TensorMeta) -> Outline:
     return Outline(1, self.dtype, device=self.device)
 
 
-def _masked_select_kernel(xp: Any, known: Outline, a: Any, mask: Any) -> Any:
+def _masked_select_kernel(xp: Namespace, known: Outline, a: Array, mask: Array) -> Array:
     a, mask = xp.broadcast_arrays(a, mask)
     return a[mask]
 
 
-def _masked_select_vjp(grad: Any, self: Any, mask: Any) -> Any:
+def _masked_select_vjp(grad: Operand, self: Operand, mask: Operand) -> Operand:
     shape = sizes.broadcast_shapes(self.shape, mask.shape)
     return grad.new_zeros(shape).masked_scatter(mask, grad).sum_to(self.shape)
 
@@ -93,12 +96,14 @@ def _masked_scatter_rule(self: TensorMeta, mask: TensorMeta, source: TensorMeta)
     return tensor_meta(shape, None, self.dtype, common_device("masked_scatter", [self, source]))
 
 
-def _ranks(xp: Any, mask: Any) -> Any:
+def _ranks(xp: Namespace, mask: Array) -> Array:
     """For each true element of the mask, the number of true ones before it: flat."""
     return xp.cumsum(xp.astype(xp.reshape(mask, (-1,)), xp.int64)) - 1
 
 
-def _masked_scatter_kernel(xp: Any, meta: TensorMeta, a: Any, mask: Any, source: Any) -> Any:
+def _masked_scatter_kernel(
+    xp: Namespace, meta: TensorMeta, a: Array, mask: Array, source: Array
+) -> Array:
     count, have = meta.numel, source.size
     if not count:
         return xp.broadcast_to(a, meta.shape)
@@ -137,7 +142,9 @@ def _masked_take_rule(self: TensorMeta, mask: TensorMeta, size: tuple[int, ...])
     return tensor_meta(size, None, self.dtype, self.device)
 
 
-def _masked_take_kernel(xp: Any, meta: TensorMeta, a: Any, mask: Any, size: Any) -> Any:
+def _masked_take_kernel(
+    xp: Namespace, meta: TensorMeta, a: Array, mask: Array, size: tuple[int, ...]
+) -> Array:
     a, mask = xp.broadcast_arrays(a, mask)
     result, filled = xp.zeros((meta.numel,), dtype=meta.dtype.numpy), 0
     for part in blocks(mask.shape):
@@ -163,7 +170,7 @@ MASKED_TAKE: PureOp = pure(
 """`masked_select` with a known count: truncated, or padded with zeros, to `size`."""
 
 
-def _spread(grad: Any, shape: tuple[int, ...], mask: Any) -> Any:
+def _spread(grad: Operand, shape: tuple[int, ...], mask: Operand) -> Operand:
     """The gradient scattered to the elements under the mask; those beyond its count get zeros."""
     shape = sizes.broadcast_shapes(shape, mask.shape)
     flat = grad.reshape(sizes.numel(grad.shape))
@@ -189,7 +196,7 @@ def _places_outline(repeats: TensorMeta) -> Outline:
     return Outline(1, repeats.dtype, device=repeats.device)
 
 
-def _places_kernel(xp: Any, known: Any, repeats: Any) -> Any:
+def _places_kernel(xp: Namespace, known: TensorMeta, repeats: Array) -> Array:
     if repeats.size and bool(xp.any(repeats < 0)):
         least = int(xp.min(repeats))
         raise ShapeError(f"repeat_interleave: a repeat is {least}, expected at least 0")
@@ -218,7 +225,7 @@ def _sized_rule(repeats: TensorMeta, output_size: int) -> TensorMeta:
     return tensor_meta((output_size,), None, repeats.dtype, repeats.device)
 
 
-def _sized_kernel(xp: Any, meta: TensorMeta, repeats: Any, output_size: int) -> Any:
+def _sized_kernel(xp: Namespace, meta: TensorMeta, repeats: Array, output_size: int) -> Array:
     places = _places_kernel(xp, meta, repeats)
     if places.shape != meta.shape:
         raise ShapeError(
@@ -242,7 +249,9 @@ REPEAT_INTERLEAVE_SIZED: PureOp = pure(
     "repeat_interleave(Tensor self, Tensor|Scalar? repeats=None, int? dim=None, *, "
     "int? output_size=None) -> Tensor"
 )
-def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int | None) -> Any:
+def repeat_interleave(
+    self: Operand, repeats: Operand | Number | None, dim: int | None, output_size: int | None
+) -> Operand:
     """Each element (dim None), or each slice of a dimension, repeated in its place."""
     if repeats is None:
         return _places(self, output_size)
@@ -275,7 +284,7 @@ def _one_each(repeats: Any, size: int) -> Any:
     return repeats
 
 
-def _repeated(self: Any, repeats: Any, dim: int, output_size: int | None) -> Any:
+def _repeated(self: Operand, repeats: Any, dim: int, output_size: int | None) -> Operand:
     if sizes.as_size(repeats) is None:
         raise ArgumentError(
             f"repeat_interleave: argument 'repeats' is {repeats!r}, expected an integer or a tensor"

@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+from aotlite.ir.op.loops import Element
+from aotlite.ir.op.loops import LoopTensor
+from aotlite.ir.ops.loops import Loops
+from aotlite.ir.op.loops import Place
+from aotlite.ir.op.loops import Position
+from aotlite.ir.scalar.expression import Scalar
+from collections.abc import Sequence
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, IndexOutOfRangeError
 from aotlite.ir.geometry import layout, sizes
@@ -35,7 +43,9 @@ def check_same_dtype(name: str, self: TensorMeta, other: TensorMeta, argument: s
 _FEW = 64
 
 
-def check_range(xp: Any, name: str, index: Any, size: int, *, negative: bool = False) -> None:
+def check_range(
+    xp: Namespace, name: str, index: Array, size: int, *, negative: bool = False
+) -> None:
     """Raises IndexOutOfRangeError, which names the first index outside 0 <= index < size.
 
     With `negative`, the range begins at -size.
@@ -54,7 +64,7 @@ def check_range(xp: Any, name: str, index: Any, size: int, *, negative: bool = F
     )
 
 
-def _first_outside(xp: Any, index: Any, least: int, size: int) -> int:
+def _first_outside(xp: Namespace, index: Array, least: int, size: int) -> int:
     """The first index in row-major order that is not in the range."""
     for part in blocks(index.shape):
         flat = xp.reshape(index[part], (-1,))
@@ -111,14 +121,16 @@ def flat_blocks(count: int) -> Iterator[tuple[int, int]]:
         yield begin, min(begin + workspace.BLOCK, count)
 
 
-def placed(xp: Any, index: Any, dim: int, shape: tuple[int, ...]) -> Iterator[tuple[Part, Any]]:
+def placed(
+    xp: Namespace, index: Array, dim: int, shape: tuple[int, ...]
+) -> Iterator[tuple[Part, Array]]:
     """(block of an index, flat row-major addresses in `shape` of its elements)."""
     for part in blocks(index.shape):
         begin = [cut.start for cut in part] + [0] * len(index.shape)
         yield part, xp.reshape(_addresses(xp, index[part], dim, shape, begin), (-1,))
 
 
-def places_in(xp: Any, name: str, a: Any, dim: int, index: Any) -> Iterator[tuple[Part, Any]]:
+def places_in(xp: Namespace, name: str, a: Array, dim: int, index: Array) -> Iterator[tuple[Part, Array]]:
     """`placed` for an index into `a`, whose range is checked. Raises IndexOutOfRangeError."""
     shape, lookup = extents(a.shape), xp.reshape(index, extents(index.shape))
     dim %= len(shape)
@@ -126,13 +138,13 @@ def places_in(xp: Any, name: str, a: Any, dim: int, index: Any) -> Iterator[tupl
     return placed(xp, lookup, dim, shape)
 
 
-def values_at(xp: Any, index: Any, src: Any, part: Part) -> Any:
+def values_at(xp: Namespace, index: Array, src: Array, part: Part) -> Array:
     """The elements of `src` for a block of the index, flat."""
     window = tuple(slice(0, n) for n in extents(index.shape))
     return xp.reshape(xp.reshape(src, extents(src.shape))[window][part], (-1,))
 
 
-def _addresses(xp: Any, index: Any, dim: int, shape: tuple[int, ...], begin: list[int]) -> Any:
+def _addresses(xp: Namespace, index: Array, dim: int, shape: tuple[int, ...], begin: list[int]) -> Array:
     """The row-major address in `shape` of each element: its position, with `index` along `dim`."""
     total = xp.zeros((), dtype=xp.int64)
     for i, step in enumerate(layout.contiguous_strides(shape)):
@@ -147,40 +159,41 @@ def _addresses(xp: Any, index: Any, dim: int, shape: tuple[int, ...], begin: lis
     return total
 
 
-def flat_part(xp: Any, a: Any, begin: int, end: int) -> Any:
+def flat_part(xp: Namespace, a: Array, begin: int, end: int) -> Array:
     """The elements `begin:end` in row-major order; a view if the array is contiguous."""
     if a.flags.c_contiguous:
         return xp.reshape(a, (-1,))[begin:end]
     return elements(xp, a, xp.arange(begin, end))
 
 
-def elements(xp: Any, a: Any, places: Any) -> Any:
+def elements(xp: Namespace, a: Array, places: Array) -> Array:
     """The elements at row-major positions, negative ones from the end; without a copy of `a`."""
     if a.flags.c_contiguous:
         return xp.reshape(a, (-1,))[places]
     return a[xp.unravel_index(places % a.size, a.shape)]
 
 
-def taken(xp: Any, a: Any, index: Any, axis: int) -> Any:
+def taken(xp: Namespace, a: Array, index: Array, axis: int) -> Array:
     """`xp.take`, for which NumPy copies an operand that is not contiguous."""
     if a.flags.c_contiguous:
         return xp.take(a, index, axis=axis)
-    return a[(*[slice(None)] * (axis % a.ndim), index)]
+    key: list[Any] = [slice(None)] * (axis % a.ndim)
+    return a[(*key, index)]
 
 
-def flat_copy(xp: Any, a: Any) -> Any:
+def flat_copy(xp: Namespace, a: Array) -> Array:
     """A copy in row-major order."""
     # Not `a + 0`, which would turn -0.0 into 0.0.
     return xp.reshape(xp.array(a, order="C", copy=True), (-1,))
 
 
 # ------------------------------------------------------------------------------------------ loops
-def line(a: Any) -> Any:
+def line(a: LoopTensor) -> LoopTensor:
     """The operand, with a dimension of size 1 if it is 0-d."""
     return a if a.ndim else a.view((1,), (1,))
 
 
-def place_of(k: Any, index: Any, size: int, *, negative: bool = False) -> Any:
+def place_of(k: Loops, index: Scalar, size: int, *, negative: bool = False) -> Scalar:
     """The position of an index, clamped to the dimension, so that no address is out of bounds.
 
     `check_index` of the kernel builder must check the range as well.
@@ -191,19 +204,19 @@ def place_of(k: Any, index: Any, size: int, *, negative: bool = False) -> Any:
     return k.where(k.inside(found, 0, size), found, 0)
 
 
-def put(at: Any, dim: int, position: Any) -> tuple[Any, ...]:
+def put(at: tuple[Place, ...], dim: int, position: Place) -> tuple[Place, ...]:
     """Positions with another one along `dim`."""
     return (*at[:dim], position, *at[dim + 1 :])
 
 
-def read_at(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, lookup: Any) -> Any:
+def read_at(k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor, lookup: LoopTensor) -> LoopTensor:
     """The elements of `a` with `lookup(positions)`, an element of the index, along `dim`."""
     source = line(a)
     dim %= source.ndim
     size = source.shape[dim]
     k.check_index(index, 0, size)
 
-    def element(*i: Any) -> Any:
+    def element(*i: Position) -> Scalar:
         at = i or (0,)
         return source[put(at, dim, place_of(k, lookup(at), size))]
 
@@ -211,15 +224,15 @@ def read_at(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, lookup: Any)
 
 
 def write_at(
-    k: Any,
-    result: Any,
-    place: tuple[int, Any],
-    value: Any,
+    k: Loops,
+    result: LoopTensor,
+    place: tuple[int, LoopTensor],
+    value: LoopTensor,
     combine: str | None = None,
     *,
     rows: bool = False,
     negative: bool = False,
-) -> Any:
+) -> LoopTensor:
     """Writes `value(positions)` into `result` at `place`, (dim, index); returns the result.
 
     The index has an element for each position; with `rows` one for each slice along `dim`.
@@ -230,7 +243,7 @@ def write_at(
     size = out.shape[dim]
     k.check_index(index, -size if negative else 0, size)
 
-    def element(*i: Any) -> Any:
+    def element(*i: Position) -> tuple[Sequence[Place], Element]:
         found = lookup[i[dim] if rows else i]
         return put(i, dim, place_of(k, found, size, negative=negative)), value(i)
 
@@ -253,14 +266,14 @@ def adder(dtype: DType) -> str | None:
     return "sum" if accumulator(dtype) is dtype else None
 
 
-def numbered(k: Any, a: Any, number: Any) -> tuple[Any, tuple[Any, ...]]:
+def numbered(k: Loops, a: LoopTensor, number: Place) -> tuple[LoopTensor, tuple[Place, ...]]:
     """(operand, positions) of the element with this number in row-major order."""
     if a.meta.contiguous:
         return a.view((a.meta.numel,), (1,)), (number,)
     affine = hasattr(number, "extents")
-    found: list[Any] = []
+    found: list[Place] = []
     for size, step in zip(a.shape, layout.contiguous_strides(a.shape), strict=True):
-        at = number
+        at: Any = number
         if step != 1:
             at = at // step if affine else k.make("idiv", at, step)
         if found:

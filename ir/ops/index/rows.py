@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import Args, Dims, Metas, along, numbered
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.index.positions import (
     adder,
@@ -29,7 +32,9 @@ from aotlite.ir.ops.index.positions import (
     write_at,
 )
 from aotlite.ir.ops.index.scatter import REDUCTIONS
+from aotlite.ir.ops.loops import Element, Loops, LoopTensor, Place, Position
 from aotlite.ir.ops.precision import number_in
+from aotlite.ir.scalar.expression import Scalar
 
 
 def _check_rows(name: str, self: TensorMeta, dim: int, index: TensorMeta) -> int:
@@ -51,14 +56,16 @@ def _index_select_rule(self: TensorMeta, dim: int, index: TensorMeta) -> TensorM
     return tensor_meta(shape, None, self.dtype, common_device("index_select", [self, index]))
 
 
-def _index_select_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
+def _index_select_kernel(
+    xp: Namespace, meta: TensorMeta, a: Array, dim: int, index: Array
+) -> Array:
     source = a if a.shape else xp.reshape(a, (1,))
     check_range(xp, "index_select", index, source.shape[dim])
     rows = taken(xp, source, index if index.shape else xp.reshape(index, (1,)), dim)
     return rows if a.shape else xp.reshape(rows, meta.shape)
 
 
-def _index_select_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
+def _index_select_loops(k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor) -> LoopTensor:
     dim %= len(extents(a.shape))
     lookup = line(index)
     return read_at(k, meta, a, dim, index, lambda at: lookup[at[dim]])
@@ -93,14 +100,20 @@ def _embedding_rule(
     return tensor_meta((*indices.shape, weight.shape[1]), None, weight.dtype, device)
 
 
-def _embedding_kernel(xp: Any, meta: TensorMeta, weight: Any, indices: Any, *rest: Any) -> Any:
+def _embedding_kernel(
+    xp: Namespace, meta: TensorMeta, weight: Array, indices: Array, *rest: Any
+) -> Array:
     check_range(xp, "embedding", indices, weight.shape[0])
     return taken(xp, weight, indices, 0)
 
 
 def _embedding_vjp(
-    grad: Any, weight_meta: TensorMeta, indices: Any, padding_idx: int, scale_grad_by_freq: bool
-) -> Any:
+    grad: Operand,
+    weight_meta: TensorMeta,
+    indices: Operand,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> Operand:
     rows, width = indices.reshape(indices.numel()), weight_meta.shape[1]
     grad = grad.reshape(rows.numel(), width)
     if padding_idx >= 0:
@@ -118,8 +131,8 @@ def _embedding_dims(args: Args, results: Metas) -> Dims:
 
 
 def _embedding_expanded(
-    weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False
-) -> Any:
+    weight: Operand, indices: Operand, padding_idx: int = -1, scale_grad_by_freq: bool = False
+) -> Operand:
     """The lookup; the last two parameters only change the gradient."""
     rows = weight.index_select(0, indices.reshape(-1))
     return rows.view((*indices.shape, *weight.shape[1:]))
@@ -168,8 +181,8 @@ def _index_add_dims(args: Args, results: Metas) -> Dims:
 
 
 def _index_add_kernel(
-    xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, source: Any, alpha: Any
-) -> Any:
+    xp: Namespace, meta: TensorMeta, a: Array, dim: int, index: Array, source: Array, alpha: Number
+) -> Array:
     if 0 in source.shape:
         return a
     shape = extents(a.shape)
@@ -185,7 +198,9 @@ def _index_add_kernel(
     return xp.reshape(flat, meta.shape)
 
 
-def _index_add_source(grad: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:
+def _index_add_source(
+    grad: Operand, dim: int, index: Operand, source: Operand, alpha: Number
+) -> Operand:
     rows = grad.index_select(dim, index)
     if rows.shape != source.shape:  # one element in a 0-d and in a 1-d tensor
         rows = rows.reshape(source.shape)
@@ -193,15 +208,21 @@ def _index_add_source(grad: Any, dim: int, index: Any, source: Any, alpha: Any) 
 
 
 def _index_add_loops(
-    k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, source: Any, alpha: Any
-) -> Any:
+    k: Loops,
+    meta: TensorMeta,
+    a: LoopTensor,
+    dim: int,
+    index: LoopTensor,
+    source: LoopTensor,
+    alpha: Number,
+) -> LoopTensor | None:
     combine, values = adder(meta.dtype), line(source)
     if combine is None or meta.dtype is dtypes.bool_ and alpha != 1:
         return None
     if type(alpha) is float and meta.dtype.kind == dtypes.INTEGER:
         alpha = int(alpha)
 
-    def value(i: Any) -> Any:
+    def value(i: tuple[Place, ...]) -> Scalar:
         if alpha == 1:
             return values[i]
         return values[i] * k.number(number_in(meta.dtype, alpha), meta.dtype)
@@ -240,14 +261,18 @@ def _index_copy_rule(
     return tensor_meta(self.shape, None, self.dtype, common_device(name, [self, index, source]))
 
 
-def _row_key(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Any) -> tuple[Any, ...]:
+def _row_key(
+    xp: Namespace, name: str, shape: tuple[int, ...], dim: int, index: Array
+) -> tuple[slice | Array, ...]:
     """The key for slices of a dimension. Raises IndexOutOfRangeError."""
     dim %= len(shape)
     check_range(xp, name, index, shape[dim], negative=name == "index_fill")
     return (*[slice(None)] * dim, xp.reshape(index, (-1,)))
 
 
-def _index_copy_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, source: Any) -> Any:
+def _index_copy_kernel(
+    xp: Namespace, meta: TensorMeta, a: Array, dim: int, index: Array, source: Array
+) -> Array:
     result = xp.array(xp.reshape(a, extents(a.shape)), copy=True)
     if index.size:
         key = _row_key(xp, "index_copy", result.shape, dim, index)
@@ -255,11 +280,11 @@ def _index_copy_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, 
     return xp.reshape(result, meta.shape)
 
 
-def _index_copy_source(grad: Any, dim: int, index: Any, source: Any) -> Any:
+def _index_copy_source(grad: Operand, dim: int, index: Operand, source: Operand) -> Operand:
     return grad.index_select(dim, index).reshape(source.shape)
 
 
-def _index_copy_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, source: Any) -> Any:
+def _index_copy_loops(k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor, source: LoopTensor) -> LoopTensor:
     result, values = k.map(meta, lambda *i: a[i]), line(source)
     return write_at(k, result, (dim, index), lambda i: values[i], rows=True)
 
@@ -281,7 +306,7 @@ INDEX_COPY: PureOp = pure(
 """A copy with the slices of `source` at positions of a dimension; where these repeat, the last."""
 
 
-def _index_fill_rule(self: TensorMeta, dim: int, index: TensorMeta, value: Any) -> TensorMeta:
+def _index_fill_rule(self: TensorMeta, dim: int, index: TensorMeta, value: TensorMeta | type) -> TensorMeta:
     name = "index_fill"
     _check_rows(name, self, dim, index)
     if index.dtype is not dtypes.int64:
@@ -295,7 +320,9 @@ def _index_fill_rule(self: TensorMeta, dim: int, index: TensorMeta, value: Any) 
     return self.with_stride(layout.clone_strides(self.shape, self.stride))
 
 
-def _index_fill_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, value: Any) -> Any:
+def _index_fill_kernel(
+    xp: Namespace, meta: TensorMeta, a: Array, dim: int, index: Array, value: Array | Number
+) -> Array:
     result = xp.array(xp.reshape(a, extents(a.shape)), copy=True)
     if index.size:
         key = _row_key(xp, "index_fill", result.shape, dim, index)
@@ -303,11 +330,11 @@ def _index_fill_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, 
     return xp.reshape(result, meta.shape)
 
 
-def _index_fill_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, value: Any) -> Any:
+def _index_fill_loops(k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor, value: LoopTensor | Number) -> LoopTensor | None:
     if not hasattr(value, "meta") and not fits(meta.dtype, value):
         return None
 
-    def new(i: Any) -> Any:
+    def new(i: tuple[Place, ...]) -> Element:
         return k.cast(value[()], meta.dtype) if hasattr(value, "meta") else value
 
     result = k.map(meta, lambda *i: a[i])
@@ -332,7 +359,7 @@ INDEX_FILL: PureOp = pure(
 """A copy with one value in the slices at positions of a dimension."""
 
 
-def _rows_at(grad: Any, dim: int, index: Any) -> Any:
+def _rows_at(grad: Operand, dim: int, index: Operand) -> Operand:
     """The gradient's slices that were filled, each once, as indices may repeat or be negative."""
     filled = grad.new_zeros(grad.shape, dtype=dtypes.bool_).index_fill(dim, index, True)
     return filled.where(grad, 0)
@@ -347,8 +374,8 @@ _INDEX_REDUCE = (
 
 @composite("index_reduce" + _INDEX_REDUCE)
 def index_reduce(
-    self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool
-) -> Any:
+    self: Operand, dim: int, index: Operand, source: Operand, reduce: str, include_self: bool
+) -> Operand:
     """A copy in which slices of `source` are reduced with those at positions of a dimension."""
     rows = _reduced_rows(self, dim, index, source, reduce)
     return self.scatter_reduce(dim, rows, source, reduce, include_self=include_self)
@@ -356,14 +383,14 @@ def index_reduce(
 
 @composite("index_reduce_" + _INDEX_REDUCE)
 def index_reduce_(
-    self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool
-) -> Any:
+    self: Operand, dim: int, index: Operand, source: Operand, reduce: str, include_self: bool
+) -> Operand:
     """Reduces the slices at positions of a dimension with those of `source`."""
     rows = _reduced_rows(self, dim, index, source, reduce)
     return self.scatter_reduce_(dim, rows, source, reduce, include_self=include_self)
 
 
-def _reduced_rows(self: Any, dim: int, index: Any, source: Any, reduce: str) -> Any:
+def _reduced_rows(self: Operand, dim: int, index: Operand, source: Operand, reduce: str) -> Operand:
     """The index of `scatter_reduce`: the same position for all of a slice."""
     if reduce == "sum" or reduce not in REDUCTIONS:  # a sum is `index_add`
         raise ArgumentError(

@@ -9,12 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.ir.op.loops import LoopTensor
+from aotlite.ir.ops.loops import Loops
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import along
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.index.gather import check_window, padded
 from aotlite.ir.ops.index.positions import (
@@ -32,7 +37,9 @@ from aotlite.ir.ops.precision import taken_by
 
 
 # ------------------------------------------------------------------------------------- scatter
-def _scatter_rule(self: TensorMeta, dim: int, index: TensorMeta, src: Any) -> TensorMeta:
+def _scatter_rule(
+    self: TensorMeta, dim: int, index: TensorMeta, src: TensorMeta | type
+) -> TensorMeta:
     check_index_dtype("scatter", index)
     metas = [self, index]
     if type(src) is TensorMeta:
@@ -46,7 +53,7 @@ def _scatter_rule(self: TensorMeta, dim: int, index: TensorMeta, src: Any) -> Te
     return tensor_meta(self.shape, None, self.dtype, common_device("scatter", metas))
 
 
-def _scatter_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
+def _scatter_kernel(xp: Namespace, meta: TensorMeta, a: Array, dim: int, index: Array, src: Array | Number) -> Array:
     flat, is_array = flat_copy(xp, a), hasattr(src, "dtype")
     if 0 not in index.shape:
         for part, places in places_in(xp, "scatter", a, dim, index):
@@ -54,11 +61,11 @@ def _scatter_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src
     return xp.reshape(flat, meta.shape)
 
 
-def _cast(xp: Any, meta: TensorMeta, number: Any) -> Any:
+def _cast(xp: Namespace, meta: TensorMeta, number: Number) -> Array:
     return xp.full((), taken_by(meta.dtype, number), dtype=meta.dtype.numpy)
 
 
-def _scatter_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
+def _scatter_loops(k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor, src: LoopTensor | Number) -> LoopTensor | None:
     if not hasattr(src, "meta") and not fits(meta.dtype, src):
         return None
     result = k.map(meta, lambda *i: a[i])
@@ -92,18 +99,22 @@ _SCATTER = (
 
 
 @composite("scatter" + _SCATTER)
-def scatter(self: Any, dim: int, index: Any, src: Any, value: Any, reduce: str | None) -> Any:
+def scatter(
+    self: Operand, dim: int, index: Operand, src: Operand, value: Operand, reduce: str | None
+) -> Operand:
     """A copy with elements, or one value, written to (or reduced into) positions along `dim`."""
     return _scattered("", self, (dim, index), _given(src, value), reduce)
 
 
 @composite("scatter_" + _SCATTER)
-def scatter_(self: Any, dim: int, index: Any, src: Any, value: Any, reduce: str | None) -> Any:
+def scatter_(
+    self: Operand, dim: int, index: Operand, src: Operand, value: Operand, reduce: str | None
+) -> Operand:
     """Writes elements, or one value, to positions along a dimension, or reduces into them."""
     return _scattered("_", self, (dim, index), _given(src, value), reduce)
 
 
-def _given(src: Any, value: Any) -> Any:
+def _given(src: Operand, value: Operand) -> Operand:
     if (src is None) == (value is None):
         raise ArgumentError(
             f"scatter: arguments 'src' and 'value' are {src!r} and {value!r}, expected one of them"
@@ -111,7 +122,9 @@ def _given(src: Any, value: Any) -> Any:
     return value if src is None else src
 
 
-def _scattered(end: str, self: Any, place: tuple[int, Any], src: Any, reduce: str | None) -> Any:
+def _scattered(
+    end: str, self: Operand, place: tuple[int, Any], src: Operand, reduce: str | None
+) -> Operand:
     if reduce is None:
         return self._do(f"scatter{end}", *place, src)
     if reduce not in ("add", "multiply"):
@@ -154,15 +167,15 @@ def _scatter_reduce_rule(
 
 
 def _scatter_reduce_kernel(
-    xp: Any,
+    xp: Namespace,
     meta: TensorMeta,
-    a: Any,
+    a: Array,
     dim: int,
-    index: Any,
-    src: Any,
+    index: Array,
+    src: Array,
     reduce: str,
     include_self: bool,
-) -> Any:
+) -> Array:
     flat, combine = flat_copy(xp, a), getattr(xp, REDUCTIONS[reduce][0])
     if 0 in index.shape:
         return xp.reshape(flat, meta.shape)
@@ -179,7 +192,7 @@ def _scatter_reduce_kernel(
     return xp.reshape(flat, meta.shape)
 
 
-def _neutral(xp: Any, meta: TensorMeta, reduce: str) -> Any:
+def _neutral(xp: Namespace, meta: TensorMeta, reduce: str) -> Number:
     """The neutral element of a reduction."""
     if reduce in ("amax", "amin"):
         low = reduce == "amax"
@@ -188,11 +201,12 @@ def _neutral(xp: Any, meta: TensorMeta, reduce: str) -> Any:
         if meta.dtype.is_floating_point:
             return -xp.inf if low else xp.inf
         bounds = xp.iinfo(meta.dtype.numpy)
-        return bounds.min if low else bounds.max
+        found: int = bounds.min if low else bounds.max
+        return found
     return 1 if reduce == "prod" else 0
 
 
-def _divided(xp: Any, meta: TensorMeta, total: Any, count: Any) -> Any:
+def _divided(xp: Namespace, meta: TensorMeta, total: Array, count: Array) -> Array:
     if meta.dtype.is_differentiable:
         return xp.astype(total / xp.astype(count, total.dtype), meta.dtype.numpy)
     return xp.astype(total // count, meta.dtype.numpy)
@@ -202,7 +216,7 @@ Both = tuple[Any, Any]
 
 
 def _gradients(
-    grad: Any, operands: tuple[Any, Any, Any], place: tuple[int, Any], reduce: str, own: bool
+    grad: Operand, operands: tuple[Any, Any, Any], place: tuple[int, Any], reduce: str, own: bool
 ) -> Both:
     """The gradients of self and of the part of src that the index spans, as PyTorch has them."""
     self, src, result = operands
@@ -223,7 +237,7 @@ def _gradients(
 
 
 def _of_product(
-    grad: Any, operands: tuple[Any, Any, Any], place: tuple[int, Any], own: bool
+    grad: Operand, operands: tuple[Any, Any, Any], place: tuple[int, Any], own: bool
 ) -> Both:
     """Where one factor is 0, its gradient is the product of the others."""
     self, src, result = operands
@@ -239,7 +253,7 @@ def _of_product(
 
 
 def _of_extreme(
-    grad: Any, operands: tuple[Any, Any, Any], place: tuple[int, Any], own: bool
+    grad: Operand, operands: tuple[Any, Any, Any], place: tuple[int, Any], own: bool
 ) -> Both:
     """Shared among those that are the extreme."""
     self, src, result = operands
@@ -255,35 +269,35 @@ def _of_extreme(
 
 
 def _reduced_self(
-    grad: Any,
-    self: Any,
+    grad: Operand,
+    self: Operand,
     dim: int,
-    index: Any,
-    src: Any,
-    result: Any,
+    index: Operand,
+    src: Operand,
+    result: Operand,
     reduce: str,
     include_self: bool,
-) -> Any:
+) -> Operand:
     src = _spanned(src, index)
     return _gradients(grad, (self, src, result), (dim, index), reduce, include_self)[0]
 
 
 def _reduced_src(
-    grad: Any,
-    self: Any,
+    grad: Operand,
+    self: Operand,
     dim: int,
-    index: Any,
-    src: Any,
-    result: Any,
+    index: Operand,
+    src: Operand,
+    result: Operand,
     reduce: str,
     include_self: bool,
-) -> Any:
+) -> Operand:
     part = _spanned(src, index)
     found = _gradients(grad, (self, part, result), (dim, index), reduce, include_self)[1]
     return padded(found, src.shape)
 
 
-def _spanned(src: Any, index: Any) -> Any:
+def _spanned(src: Operand, index: Operand) -> Operand:
     """The part of `src` that the index spans."""
     if len(src.shape) != len(index.shape):
         if index.numel() == 0:  # of any rank
@@ -296,15 +310,15 @@ def _spanned(src: Any, index: Any) -> Any:
 
 
 def _scatter_reduce_loops(
-    k: Any,
+    k: Loops,
     meta: TensorMeta,
-    a: Any,
+    a: LoopTensor,
     dim: int,
-    index: Any,
-    src: Any,
+    index: LoopTensor,
+    src: LoopTensor,
     reduce: str,
     include_self: bool,
-) -> Any:
+) -> LoopTensor | None:
     if adder(meta.dtype) != "sum":
         return None
     result = k.map(meta, lambda *i: a[i])
@@ -323,7 +337,7 @@ def _scatter_reduce_loops(
     return k.map(meta, lambda *i: _mean_of(k, result[i], count[i]))
 
 
-def _mean_of(k: Any, whole: Any, count: Any) -> Any:
+def _mean_of(k: Loops, whole: Scalar, count: Scalar) -> Scalar:
     parts = k.where(count < 1, 1, count)
     if whole.dtype.is_differentiable:
         return whole / k.cast(parts, whole.dtype)

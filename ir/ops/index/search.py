@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.op.workspace import RESULTS
 from aotlite.ir.ops.declare import common_device, common_dtype, pure
 from aotlite.ir.ops.index.positions import check_range
@@ -20,7 +23,7 @@ from aotlite.ir.ops.precision import accumulator, cast, wide
 # ---------------------------------------------------------------------------- searchsorted
 def _search_rule(
     sorted_sequence: TensorMeta,
-    self: Any,
+    self: TensorMeta | type,
     out_int32: bool,
     right: bool,
     side: str | None,
@@ -76,13 +79,16 @@ def _check_sorter(sequence: TensorMeta, sorter: TensorMeta) -> None:
         )
 
 
-def _search_kernel(xp: Any, meta: TensorMeta, sequence: Any, values: Any, *options: Any) -> Any:
+def _search_kernel(
+    xp: Namespace, meta: TensorMeta, sequence: Array, values: Any, *options: Any
+) -> Array:
     _, right, side, sorter = options
     size = sequence.shape[-1]
     if sorter is not None:
         check_range(xp, "searchsorted", sorter, size)
         sequence = xp.take_along_axis(sequence, sorter, axis=-1)
-    values = wide(xp, xp.asarray(values), dtypes.from_numpy(xp.asarray(values).dtype))
+    values = xp.asarray(values)
+    values = wide(xp, values, dtypes.from_numpy(values.dtype))
     if values.size == 0 or size == 0:
         return xp.zeros(meta.shape, dtype=meta.dtype.numpy)
     right = right or side == "right"
@@ -98,7 +104,7 @@ def _search_kernel(xp: Any, meta: TensorMeta, sequence: Any, values: Any, *optio
     return cast(xp, xp.where(xp.isnan(values), size, places), meta.dtype)
 
 
-def bisected(xp: Any, sequence: Any, values: Any, *, right: bool) -> Any:
+def bisected(xp: Namespace, sequence: Array, values: Array, *, right: bool) -> Array:
     """For each value, the number of elements of its line before it, by bisection of all lines.
 
     As in PyTorch, the search goes on past an element that is nan, and for a nan past every element.
@@ -134,7 +140,7 @@ SEARCHSORTED: PureOp = pure(
     " -> Tensor",
     is_method=False,
 )
-def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
+def bucketize(self: Operand | Number, boundaries: Operand, out_int32: bool, right: bool) -> Operand:
     """The index of the bucket of each value, between sorted boundaries."""
     if boundaries.ndim != 1:
         raise ShapeError(
@@ -153,7 +159,7 @@ _QUANTILE = (
 
 
 @composite("quantile" + _QUANTILE)
-def quantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+def quantile(self: Operand, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Operand:
     """The q-quantiles along a dimension, first in the result; nan where there is a nan."""
     q = _checked("quantile", self, q, interpolation)
     lines = _lines("quantile", self, dim)
@@ -163,7 +169,9 @@ def quantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: s
 
 
 @composite("nanquantile" + _QUANTILE)
-def nanquantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+def nanquantile(
+    self: Operand, q: Any, dim: int | None, keepdim: bool, interpolation: str
+) -> Operand:
     """The q-quantiles of what is not nan."""
     q = _checked("nanquantile", self, q, interpolation)
     lines = _lines("nanquantile", self, dim)
@@ -172,7 +180,7 @@ def nanquantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation
     return _shaped(self, _between(lines, ranks, interpolation), q, dim, keepdim)
 
 
-def _checked(name: str, self: Any, q: Any, interpolation: str) -> Any:
+def _checked(name: str, self: Operand, q: Any, interpolation: str) -> Operand:
     """q as a tensor of the operand's dtype."""
     if self.dtype not in (dtypes.float32, dtypes.float64):
         raise DTypeError(f"{name}: dtype is {self.dtype}, expected float32 or float64")
@@ -192,7 +200,7 @@ def _checked(name: str, self: Any, q: Any, interpolation: str) -> Any:
     return q
 
 
-def _lines(name: str, self: Any, dim: int | None) -> Any:
+def _lines(name: str, self: Operand, dim: int | None) -> Operand:
     """The operand sorted along what is reduced, moved last, with a dimension of size 1 there."""
     if self.meta.numel == 0:
         raise ShapeError(f"{name}: the operand has shape {self.shape}, expected no empty one")
@@ -221,7 +229,7 @@ def _at(lines: Any, ranks: Any) -> Any:
     return lines.gather(-1, index.expand((*lines.shape[:-1], index.shape[-1])))
 
 
-def _shaped(self: Any, found: Any, q: Any, dim: int | None, keepdim: bool) -> Any:
+def _shaped(self: Operand, found: Any, q: Any, dim: int | None, keepdim: bool) -> Operand:
     """The quantiles first, then what is kept."""
     found = found.unsqueeze(0).transpose(0, -1).squeeze(-1)
     if not keepdim and self.shape:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
@@ -20,6 +21,7 @@ from aotlite.ir.op import Cost, DataOp, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import along
 from aotlite.ir.op.named_results import results_type
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.workspace import OPERANDS, RESULTS
 from aotlite.ir.ops.declare import common_device, data_dependent, pure
 from aotlite.ir.ops.kinds import require_floating, require_real
@@ -37,7 +39,7 @@ def _require_number(name: str, dtype: DType) -> DType:
     return require_real(name, dtype)
 
 
-def ordering(xp: Any, a: Any, dim: int, *, descending: bool = False) -> Any:
+def ordering(xp: Namespace, a: Array, dim: int, *, descending: bool = False) -> Array:
     """The indices along `dim` that put the elements in order; equal ones keep their order."""
     if not descending:
         return xp.argsort(a, axis=dim, stable=True)
@@ -45,7 +47,7 @@ def ordering(xp: Any, a: Any, dim: int, *, descending: bool = False) -> Any:
     return last - xp.flip(xp.argsort(xp.flip(a, axis=dim), axis=dim, stable=True), axis=dim)
 
 
-def _picked_vjp(grad_values: Any, indices: Any, self_meta: TensorMeta, dim: int) -> Any:
+def _picked_vjp(grad_values: Any, indices: Operand, self_meta: TensorMeta, dim: int) -> Operand:
     return chosen_vjp(grad_values, indices, self_meta, dim, True)
 
 
@@ -57,7 +59,14 @@ def _sort_rule(self: TensorMeta, dim: int, descending: bool, stable: bool | None
     return values, values.with_dtype(dtypes.int64)
 
 
-def _sort_kernel(xp: Any, metas: Any, a: Any, dim: int, descending: bool, stable: Any) -> Any:
+def _sort_kernel(
+    xp: Namespace,
+    metas: tuple[TensorMeta, ...],
+    a: Array,
+    dim: int,
+    descending: bool,
+    stable: bool | None,
+) -> tuple[Array, ...]:
     if not a.shape:
         return a, xp.zeros((), dtype=xp.int64)
     index = ordering(xp, wide(xp, a, metas[0].dtype), dim, descending=descending)
@@ -79,13 +88,13 @@ SORT: PureOp = pure(
 @composite(
     "argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor"
 )
-def argsort(self: Any, dim: int, descending: bool, stable: bool) -> Any:
+def argsort(self: Operand, dim: int, descending: bool, stable: bool) -> Operand:
     """The indices that put the elements along a dimension in order."""
     return self._do("sort", dim, descending, stable=stable)[1]
 
 
 @composite("msort(Tensor self) -> Tensor")
-def msort(self: Any) -> Any:
+def msort(self: Operand) -> Operand:
     """The elements in order along the first dimension."""
     return self._do("sort", 0)[0]
 
@@ -102,7 +111,9 @@ def _topk_rule(self: TensorMeta, k: int, dim: int, largest: bool, sorted: bool) 
     return values, values.with_dtype(dtypes.int64)
 
 
-def _topk_kernel(xp: Any, metas: Any, a: Any, k: int, dim: int, largest: bool, _: bool) -> Any:
+def _topk_kernel(
+    xp: Namespace, metas: tuple[TensorMeta, ...], a: Array, k: int, dim: int, largest: bool, _: bool
+) -> tuple[Array, ...]:
     if not a.shape:
         return a, xp.zeros((), dtype=xp.int64)
     index = ordering(xp, wide(xp, a, metas[0].dtype), dim, descending=largest)
@@ -129,31 +140,31 @@ def _check_kth(self: TensorMeta, k: int, dim: int, keepdim: bool) -> None:
         raise IndexOutOfRangeError(f"kthvalue: k is {k}, expected 1 to {size}")
 
 
-def _at(xp: Any, order: Any, place: Any, dim: int) -> Any:
+def _at(xp: Namespace, order: Array, place: Array, dim: int) -> Array:
     """The index at position `place` of an order along `dim`; one for all lines, or one each."""
     shape = [1 if i == dim % order.ndim else n for i, n in enumerate(order.shape)]
     found = xp.take_along_axis(order, xp.broadcast_to(place, shape), axis=dim)
     return xp.squeeze(found, axis=dim)
 
 
-def _kth(xp: Any, a: Any, dim: int, k: int) -> Any:
+def _kth(xp: Namespace, a: Array, dim: int, k: int) -> Array:
     return _at(xp, ordering(xp, a, dim), xp.asarray(k - 1), dim)
 
 
-def _middle(xp: Any, a: Any, dim: int) -> Any:
+def _middle(xp: Namespace, a: Array, dim: int) -> Array:
     """The lower of two middles; the first nan where there is one."""
     missing = xp.isnan(a)
     middle = _at(xp, ordering(xp, a, dim), xp.asarray((a.shape[dim] - 1) // 2), dim)
     return xp.where(xp.any(missing, axis=dim), xp.argmax(missing, axis=dim), middle)
 
 
-def _middle_of_numbers(xp: Any, a: Any, dim: int) -> Any:
+def _middle_of_numbers(xp: Namespace, a: Array, dim: int) -> Array:
     """The lower middle of the elements that are not nan; the first element where all are nan."""
     found = xp.sum(xp.astype(~xp.isnan(a), xp.int64), axis=dim, keepdims=True)
     return _at(xp, ordering(xp, a, dim), xp.maximum(found - 1, xp.zeros_like(found)) // 2, dim)
 
 
-def _most_frequent(xp: Any, a: Any, dim: int) -> Any:
+def _most_frequent(xp: Namespace, a: Array, dim: int) -> Array:
     """The last position of the most frequent element; of several, of the least one."""
     order = ordering(xp, a, dim)
     values = xp.moveaxis(xp.take_along_axis(a, order, axis=dim), dim, -1)
@@ -200,7 +211,7 @@ def _median_of_everything(name: str, place: Any) -> PureOp:
             refuse_empty(name, self, dims)  # nan, which it is of nothing, is a floating number
         return reduced(self, dims, False, self.dtype)
 
-    def kernel(xp: Any, meta: TensorMeta, a: Any) -> Any:
+    def kernel(xp: Namespace, meta: TensorMeta, a: Array) -> Array:
         a = xp.reshape(a, (-1,))
         if not a.shape[0]:
             return xp.full((), float("nan"), dtype=meta.dtype.numpy)
@@ -223,7 +234,7 @@ _NAN_RESULTS = results_type("nanmedian", "values", "indices")
 
 
 @composite("median(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
-def median(self: Any, dim: int | None, keepdim: bool) -> Any:
+def median(self: Operand, dim: int | None, keepdim: bool) -> Operand:
     """The lower of two middle elements; with a dim (values, indices) along it."""
     if dim is not None:
         return _RESULTS(*self._do("median_dim", dim, keepdim))
@@ -232,7 +243,7 @@ def median(self: Any, dim: int | None, keepdim: bool) -> Any:
 
 
 @composite("nanmedian(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
-def nanmedian(self: Any, dim: int | None, keepdim: bool) -> Any:
+def nanmedian(self: Operand, dim: int | None, keepdim: bool) -> Operand:
     """`median` of what is not nan."""
     if dim is not None:
         return _NAN_RESULTS(*self._do("nanmedian_dim", dim, keepdim))
@@ -270,8 +281,8 @@ def _slices(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
 
 
 def _unique_kernel(
-    xp: Any, known: Any, a: Any, dim: int | None, consecutive: bool
-) -> tuple[Any, Any, Any]:
+    xp: Namespace, known: tuple[Outline, ...], a: Array, dim: int | None, consecutive: bool
+) -> tuple[Array, Array, Array]:
     shape = a.shape if dim is None else (a.shape[dim],)
     a = xp.reshape(a, (-1,)) if dim is None else xp.moveaxis(a, dim, 0)
     lines = xp.reshape(wide(xp, a, known[0].dtype), (a.shape[0], -1 if a.size else 0))
@@ -303,7 +314,7 @@ differ from the one before; for each element, the index of its value; and how of
 nans count as distinct."""
 
 
-def _asked(results: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
+def _asked(results: Operand, inverse: bool, counts: bool) -> Any:
     asked = [r for r, wanted in zip(results, (True, inverse, counts), strict=True) if wanted]
     return asked[0] if len(asked) == 1 else tuple(asked)
 
@@ -313,8 +324,8 @@ def _asked(results: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
     " int? dim=None) -> Tensor"
 )
 def unique(
-    self: Any, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None
-) -> Any:
+    self: Operand, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None
+) -> Operand:
     """The distinct elements, or slices of a dimension, always sorted.
 
     `return_inverse` adds the index of each element's value, `return_counts` how often each occurs.
@@ -327,8 +338,8 @@ def unique(
     " int? dim=None) -> Tensor"
 )
 def unique_consecutive(
-    self: Any, return_inverse: bool, return_counts: bool, dim: int | None
-) -> Any:
+    self: Operand, return_inverse: bool, return_counts: bool, dim: int | None
+) -> Operand:
     """The elements, or slices of a dimension, that differ from the one before."""
     return _asked(self._do("unique_slices", dim, True), return_inverse, return_counts)
 
@@ -358,7 +369,9 @@ def _weighed_dtype(dtype: DType) -> DType:
     return dtype if dtype is dtypes.float32 else dtypes.float64
 
 
-def _bincount_kernel(xp: Any, known: Outline, a: Any, weights: Any, minlength: int) -> Any:
+def _bincount_kernel(
+    xp: Namespace, known: Outline, a: Array, weights: Array | None, minlength: int
+) -> Array:
     if not a.shape[0]:
         return xp.zeros((minlength,), dtype=xp.int64)
     least = int(xp.min(a))
@@ -390,7 +403,9 @@ def _histc_rule(self: TensorMeta, bins: int, min: float, max: float) -> TensorMe
     return tensor_meta((bins,), None, self.dtype, self.device)
 
 
-def _histc_kernel(xp: Any, meta: TensorMeta, a: Any, bins: int, min: float, max: float) -> Any:
+def _histc_kernel(
+    xp: Namespace, meta: TensorMeta, a: Array, bins: int, min: float, max: float
+) -> Array:
     a = wide(xp, xp.reshape(a, (-1,)), meta.dtype)
     if min == max and a.shape[0]:
         min, max = float(xp.min(a)), float(xp.max(a))

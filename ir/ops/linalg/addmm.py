@@ -10,12 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.dims import spelled
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import common_device, common_dtype, pure
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.linalg.products import check_batches, check_factors, check_ranks
@@ -58,7 +61,9 @@ def _check_expands(op: str, shape: Shape, target: Shape) -> None:
         )
 
 
-def _total(xp: Any, meta: TensorMeta, a: Any, product: Any, scales: tuple[Any, Any]) -> Any:
+def _total(
+    xp: Namespace, meta: TensorMeta, a: Array, product: Array, scales: tuple[Any, Any]
+) -> Array:
     """beta * a + alpha * product, formed in the product's dtype."""
     whole = meta.dtype.kind < dtypes.FLOATING
     beta, alpha = [int(value) if whole else value for value in scales]
@@ -69,7 +74,7 @@ def _total(xp: Any, meta: TensorMeta, a: Any, product: Any, scales: tuple[Any, A
     return cast(xp, xp.broadcast_to(total, meta.shape), meta.dtype)
 
 
-def _scale(xp: Any, dtype: DType, value: Any) -> Any:
+def _scale(xp: Namespace, dtype: DType, value: Number) -> Array:
     """A factor in the dtype that sums are formed in, where it wraps."""
     return cast(xp, xp.asarray(value), accumulator(dtype))
 
@@ -91,7 +96,9 @@ def _declare(
     """
     op = schema.partition("(")[0]
 
-    def kernel(xp: Any, meta: TensorMeta, a: Any, x: Any, y: Any, *scales: Any) -> Any:
+    def kernel(
+        xp: Namespace, meta: TensorMeta, a: Array, x: Array, y: Array, *scales: Any
+    ) -> Array:
         x, y = wide(xp, x, meta.dtype), wide(xp, y, meta.dtype)
         return _total(xp, meta, a, product(xp, x, y), scales)
 
@@ -108,7 +115,9 @@ def _declare(
 
 
 def _expanded(product: Callable[..., Any]) -> Callable[..., Any]:
-    def expanded(self: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    def expanded(
+        self: Operand, a: Operand, b: Operand, *, beta: Any = 1, alpha: Any = 1
+    ) -> Operand:
         final = common_dtype((self.meta, a.meta, b.meta))
         if final is dtypes.bool_:
             return NotImplemented
@@ -124,7 +133,7 @@ def _expanded(product: Callable[..., Any]) -> Callable[..., Any]:
     return expanded
 
 
-def _scaled(grad: Any, factor: Any) -> Any:
+def _scaled(grad: Operand, factor: Any) -> Operand:
     """The gradient of what a number was multiplied with."""
     return grad if factor == 1 else grad * conj(factor)
 
@@ -170,13 +179,13 @@ BADDBMM = _declare(
 """beta * self + alpha * (batch1 @ batch2): (b, m, k) (b, k, n) -> (b, m, n)."""
 
 
-def _flat_factors(x: Any, y: Any) -> tuple[Any, Any]:
+def _flat_factors(x: Operand, y: Operand) -> tuple[Operand, Operand]:
     (batch, rows, inner), columns = x.shape, y.shape[2]
     flat = x.permute((1, 0, 2)).reshape((rows, batch * inner))
     return flat, y.reshape((batch * inner, columns))
 
 
-def _summed_product(xp: Any, x: Any, y: Any) -> Any:
+def _summed_product(xp: Namespace, x: Array, y: Array) -> Array:
     """The sum over the batch as one product of a wide with a tall matrix."""
     (batch, rows, inner), columns = x.shape, y.shape[2]
     wide_x = xp.reshape(xp.permute_dims(x, (1, 0, 2)), (rows, batch * inner))
@@ -216,13 +225,13 @@ def _addr_rule(
 
 
 def _addr_kernel(
-    xp: Any, meta: TensorMeta, a: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any
-) -> Any:
+    xp: Namespace, meta: TensorMeta, a: Array, vec1: Array, vec2: Array, beta: Number, alpha: Number
+) -> Array:
     x, y = wide(xp, vec1, meta.dtype), wide(xp, vec2, meta.dtype)
     return _total(xp, meta, a, xp.reshape(x, (-1, 1)) * y, (beta, alpha))
 
 
-def _like(grad: Any, vector: Any) -> Any:
+def _like(grad: Operand, vector: Any) -> Operand:
     """The conjugate in the gradient's dtype: the operands' may differ."""
     return conj(vector).to(grad.dtype)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, AutogradError
 from aotlite.ir.geometry.sizes import minimum
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, PureOp
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import pure, real_of
 from aotlite.ir.ops.linalg.matrices import (
     adjoint,
@@ -33,14 +35,14 @@ def _cholesky_rule(self: TensorMeta, upper: bool) -> TensorMeta:
     return by_columns(self.shape, self)
 
 
-def _cholesky_kernel(xp: Any, meta: TensorMeta, a: Any, upper: bool) -> Any:
+def _cholesky_kernel(xp: Namespace, meta: TensorMeta, a: Array, upper: bool) -> Array:
     what = ("a matrix is not positive-definite", "matrices that are")
     lower = adjoint_array(xp, a) if upper else a
     factor = completed("linalg_cholesky", *what, xp.linalg.cholesky, lower)
     return adjoint_array(xp, factor) if upper else factor
 
 
-def _cholesky_vjp(grad: Any, result: Any, upper: bool) -> Any:
+def _cholesky_vjp(grad: Operand, result: Operand, upper: bool) -> Operand:
     factor, grad = (adjoint(result), adjoint(grad)) if upper else (result, grad)
     low = adjoint(factor).matmul(grad.tril()).tril()
     whole = (low + adjoint(low.tril(-1))) * 0.5
@@ -72,13 +74,13 @@ def _qr_rule(A: TensorMeta, mode: str) -> Metas:
     return q, by_columns((*batch, k, n), A)
 
 
-def _qr_kernel(xp: Any, metas: Metas, a: Any, mode: str) -> Any:
+def _qr_kernel(xp: Namespace, metas: Metas, a: Array, mode: str) -> tuple[Array, ...]:
     if mode == "r":
         return xp.zeros((0,), dtype=a.dtype), xp.linalg.qr(a, mode="r")
     return tuple(xp.linalg.qr(a, mode=mode))
 
 
-def _qr_vjp(grad_Q: Any, grad_R: Any, Q: Any, R: Any, mode: str) -> Any:
+def _qr_vjp(grad_Q: Any, grad_R: Any, Q: Operand, R: Operand, mode: str) -> Operand:
     if mode == "r" or Q.shape[-1] > R.shape[-1]:
         raise AutogradError(
             f"linalg_qr: mode is {mode!r} for a matrix of shape {(Q.shape[-1], R.shape[-1])}, "
@@ -95,7 +97,7 @@ def _qr_vjp(grad_Q: Any, grad_R: Any, Q: Any, R: Any, mode: str) -> Any:
     return left._apply(OPS["cat"], ((left, Q.matmul(grad_rest)), -1))
 
 
-def _qr_of_columns(grad_Q: Any, grad_R: Any, Q: Any, R: Any) -> Any:
+def _qr_of_columns(grad_Q: Any, grad_R: Any, Q: Operand, R: Operand) -> Operand:
     """For at least as many rows as columns. Source: Roberts and Roberts, "QR and LQ decomposition
     matrix backpropagation algorithms" (2020)."""
     inner = (grad_R.matmul(adjoint(R)) - adjoint(Q).matmul(grad_Q)).triu()
@@ -132,12 +134,12 @@ def _svd_rule(A: TensorMeta, full_matrices: bool) -> Metas:
     )
 
 
-def _svd_kernel(xp: Any, metas: Metas, a: Any, full_matrices: bool) -> Any:
+def _svd_kernel(xp: Namespace, metas: Metas, a: Array, full_matrices: bool) -> tuple[Array, ...]:
     found = completed("linalg_svd", *_SLOW, lambda: xp.linalg.svd(a, full_matrices=full_matrices))
     return tuple(found)
 
 
-def _over_gaps(matrix: Any, values: Any) -> Any:
+def _over_gaps(matrix: Operand, values: Operand) -> Operand:
     """Element i, j over values_j - values_i, without the diagonal.
 
     0 where both are 0: there no gradient flows into the vectors of repeated values.
@@ -148,7 +150,7 @@ def _over_gaps(matrix: Any, values: Any) -> Any:
     return off / gap.masked_fill(nothing, 1)
 
 
-def _svd_vjp(grad_U: Any, grad_S: Any, grad_Vh: Any, U: Any, S: Any, Vh: Any) -> Any:
+def _svd_vjp(grad_U: Any, grad_S: Any, grad_Vh: Any, U: Operand, S: Any, Vh: Any) -> Operand:
     """Source: PyTorch's notes on the derivative of the SVD (`svd_backward`)."""
     k = S.shape[-1]
     U, grad_U = U.narrow(-1, 0, k), grad_U.narrow(-1, 0, k)
@@ -191,7 +193,7 @@ def _eigh_rule(self: TensorMeta, UPLO: str) -> Metas:
     return by_rows(self.shape[:-1], self, real_of(self.dtype)), by_columns(self.shape, self)
 
 
-def _eigh_kernel(xp: Any, metas: Metas, a: Any, UPLO: str) -> Any:
+def _eigh_kernel(xp: Namespace, metas: Metas, a: Array, UPLO: str) -> tuple[Array, ...]:
     found = completed("linalg_eigh", *_SLOW, lambda: xp.linalg.eigh(a, UPLO=UPLO.upper()))
     return tuple(found)
 

@@ -13,6 +13,7 @@ from typing import Any
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.linalg.einsum_path import contraction_path
 from aotlite.ir.ops.linalg.einsum_text import Equation, parsed
 from aotlite.ir.ops.linalg.products import check_one_dtype
@@ -22,7 +23,7 @@ Ints = tuple[int, ...]
 
 # ----------------------------------------------------------------------------------- tensordot
 @composite(is_method=False)
-def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
+def tensordot(a: Operand, b: Operand, dims: Any = 2) -> Operand:
     """The sum of products over `dims` last dimensions of `a` and first of `b`, or listed pairs."""
     left, right = _tensordot_dims(a, b, dims)
     check_one_dtype("tensordot", a.meta, b.meta)
@@ -40,7 +41,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     return _contracted(a, b, left, right)
 
 
-def _tensordot_dims(a: Any, b: Any, dims: Any) -> tuple[Ints, Ints]:
+def _tensordot_dims(a: Operand, b: Operand, dims: Any) -> tuple[Ints, Ints]:
     count = sizes.as_size(dims)
     if count is not None:
         if not 0 <= count <= min(a.ndim, b.ndim):
@@ -60,7 +61,7 @@ def _tensordot_dims(a: Any, b: Any, dims: Any) -> tuple[Ints, Ints]:
     )
 
 
-def _contracted(a: Any, b: Any, left: Ints, right: Ints) -> Any:
+def _contracted(a: Operand, b: Operand, left: Ints, right: Ints) -> Operand:
     kept_a = tuple([i for i in range(a.ndim) if i not in left])
     kept_b = tuple([j for j in range(b.ndim) if j not in right])
     shape_a, shape_b = _sizes_at(a, kept_a), _sizes_at(b, kept_b)
@@ -70,12 +71,12 @@ def _contracted(a: Any, b: Any, left: Ints, right: Ints) -> Any:
     return matrix_a.matmul(matrix_b).reshape(shape_a + shape_b)
 
 
-def _sizes_at(tensor: Any, dims: Ints) -> Ints:
+def _sizes_at(tensor: Operand, dims: Ints) -> Ints:
     return tuple([tensor.shape[i] for i in dims])
 
 
 @composite("inner(Tensor self, Tensor other) -> Tensor")
-def inner(self: Any, other: Any) -> Any:
+def inner(self: Operand, other: Operand) -> Operand:
     """The sum of products over the last dimensions; with a 0-d operand the plain product."""
     if not self.ndim or not other.ndim:
         return self * other
@@ -102,7 +103,7 @@ def chain_matmul(*matrices: Any) -> Any:
 
 
 @composite("linalg_multi_dot(Tensor[] tensors) -> Tensor", is_method=False)
-def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
+def linalg_multi_dot(tensors: Sequence[Operand]) -> Operand:
     """The product of matrices in the cheapest order; the first and the last may be vectors."""
     if len(tensors) < 2:
         raise ArgumentError(
@@ -118,7 +119,7 @@ def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
     return _chained("linalg_multi_dot", tensors)
 
 
-def _chained(op: str, tensors: Sequence[Any]) -> Any:
+def _chained(op: str, tensors: Sequence[Operand]) -> Operand:
     """The product of a chain; a vector at its ends counts as a row or a column, and goes."""
     for before, after in pairwise(tensors):
         check_one_dtype(op, before.meta, after.meta)
@@ -138,7 +139,9 @@ def _chained(op: str, tensors: Sequence[Any]) -> Any:
     return product.reshape(first.shape[:-1] + last.shape[1:])
 
 
-def _in_order(matrices: list[Any], splits: dict[tuple[int, int], int], i: int, j: int) -> Any:
+def _in_order(
+    matrices: list[Operand], splits: dict[tuple[int, int], int], i: int, j: int
+) -> Operand:
     if i == j:
         return matrices[i]
     at = splits[i, j]
@@ -184,11 +187,11 @@ def einsum(equation: str, *operands: Any) -> Any:
     return _summed(found, [_aligned(found, k, t) for k, t in enumerate(given)])
 
 
-def _kinds(values: Sequence[Any]) -> str:
+def _kinds(values: Sequence[object]) -> str:
     return ", ".join(type(value).__name__ for value in values)
 
 
-def _aligned(equation: Equation, k: int, tensor: Any) -> Any:
+def _aligned(equation: Equation, k: int, tensor: Operand) -> Operand:
     """The operand with one dimension for each name of the equation, of size 1 where it has none."""
     names = list(equation.operands[k])
     for name in dict.fromkeys(names):
@@ -227,7 +230,7 @@ def _summed(equation: Equation, aligned: list[Any]) -> Any:
     return aligned[0].reshape(aligned[0].shape[:kept])
 
 
-def _pair(a: Any, b: Any, kept: int, uses: list[int]) -> Any:
+def _pair(a: Operand, b: Operand, kept: int, uses: list[int]) -> Operand:
     """The product of two operands, summed over the dimensions that no other operand has.
 
     `uses` counts the operands that have each dimension, and is brought up to date.
@@ -249,7 +252,7 @@ def _pair(a: Any, b: Any, kept: int, uses: list[int]) -> Any:
     return _product(a, b, tuple(both)) if both else a * b
 
 
-def _product(a: Any, b: Any, summed: Ints) -> Any:
+def _product(a: Operand, b: Operand, summed: Ints) -> Operand:
     """The product summed over `summed`, those dimensions kept with size 1, as one `bmm`."""
     batch: Ints = ()
     left: Ints = ()

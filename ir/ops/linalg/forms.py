@@ -10,6 +10,7 @@ from aotlite.ir.dtypes.limits import finfo
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.linalg.matrices import adjoint, check_matrix
 
 Ints = tuple[int, ...]
@@ -17,19 +18,19 @@ Ints = tuple[int, ...]
 
 # ------------------------------------------------------------------------- faces of tensors' own
 @composite("det(Tensor self) -> Tensor")
-def det(self: Any) -> Any:
+def det(self: Operand) -> Operand:
     """The determinant of each matrix."""
     return self._do("linalg_det")
 
 
 @composite("slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)")
-def slogdet(self: Any) -> Any:
+def slogdet(self: Operand) -> Operand:
     """The sign of each determinant, and the logarithm of its size."""
     return self._do("linalg_slogdet")
 
 
 @composite("logdet(Tensor self) -> Tensor")
-def logdet(self: Any) -> Any:
+def logdet(self: Operand) -> Operand:
     """The logarithm of each determinant: nan for a negative one."""
     sign, size = self._do("linalg_slogdet")
     if self.is_complex():
@@ -38,13 +39,13 @@ def logdet(self: Any) -> Any:
 
 
 @composite("inverse(Tensor self) -> Tensor")
-def inverse(self: Any) -> Any:
+def inverse(self: Operand) -> Operand:
     """The inverse of each matrix. Raises LinAlgError if one has none."""
     return self._do("linalg_inv")
 
 
 @composite("cholesky(Tensor self, bool upper=False) -> Tensor")
-def cholesky(self: Any, upper: bool) -> Any:
+def cholesky(self: Operand, upper: bool) -> Operand:
     """`linalg.cholesky`."""
     factor = self._do("linalg_cholesky", upper=upper)
     # As in PyTorch, where the older form makes an empty result itself.
@@ -52,7 +53,7 @@ def cholesky(self: Any, upper: bool) -> Any:
 
 
 @composite("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)")
-def qr(self: Any, some: bool) -> Any:
+def qr(self: Operand, some: bool) -> Operand:
     """`linalg.qr`, reduced or complete."""
     return self._do("linalg_qr", "reduced" if some else "complete")
 
@@ -60,7 +61,7 @@ def qr(self: Any, some: bool) -> Any:
 @composite(
     "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)"
 )
-def svd(self: Any, some: bool, compute_uv: bool) -> Any:
+def svd(self: Operand, some: bool, compute_uv: bool) -> tuple[Operand, ...]:
     """U, S and V (not V^H) of the singular value decomposition; without `compute_uv` zeros."""
     if compute_uv:
         u, s, vh = self._do("linalg_svd", not some)
@@ -71,30 +72,30 @@ def svd(self: Any, some: bool, compute_uv: bool) -> Any:
 
 
 @composite("linalg_svdvals(Tensor A) -> Tensor", is_method=False)
-def linalg_svdvals(A: Any) -> Any:
+def linalg_svdvals(A: Operand) -> Operand:
     """The singular values from the largest down."""
     return A._do("linalg_svd", False)[1]
 
 
 @composite("linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor", is_method=False)
-def linalg_eigvalsh(self: Any, UPLO: str) -> Any:
+def linalg_eigvalsh(self: Operand, UPLO: str) -> Operand:
     """The eigenvalues of symmetric (Hermitian) matrices from the smallest up."""
     return self._do("linalg_eigh", UPLO)[0]
 
 
 @composite("linalg_matmul(Tensor self, Tensor other) -> Tensor", is_method=False)
-def linalg_matmul(self: Any, other: Any) -> Any:
+def linalg_matmul(self: Operand, other: Operand) -> Operand:
     """`matmul`."""
     return self._do("matmul", other)
 
 
 @composite("linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", is_method=False)
-def linalg_vecdot(x: Any, y: Any, dim: int) -> Any:
+def linalg_vecdot(x: Operand, y: Operand, dim: int) -> Operand:
     """The sum of products along a dimension, `x` conjugated."""
     return (_conj(x) * y).sum((dim,))
 
 
-def _conj(x: Any) -> Any:
+def _conj(x: Operand) -> Operand:
     return x.conj() if x.is_complex() else x
 
 
@@ -102,25 +103,25 @@ def _conj(x: Any) -> Any:
     "linalg_diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
     is_method=False,
 )
-def linalg_diagonal(A: Any, offset: int, dim1: int, dim2: int) -> Any:
+def linalg_diagonal(A: Operand, offset: int, dim1: int, dim2: int) -> Operand:
     """A view of the diagonal of each matrix."""
     return A.diagonal(offset, dim1, dim2)
 
 
 # ----------------------------------------------------------------------------------------- powers
 @composite("linalg_matrix_power(Tensor self, int n) -> Tensor", is_method=False)
-def linalg_matrix_power(self: Any, n: int) -> Any:
+def linalg_matrix_power(self: Operand, n: int) -> Operand:
     """Each matrix to the n-th power; for negative n, the power of its inverse."""
     return _power("linalg_matrix_power", self, n)
 
 
 @composite("matrix_power(Tensor self, int n) -> Tensor")
-def matrix_power(self: Any, n: int) -> Any:
+def matrix_power(self: Operand, n: int) -> Operand:
     """`linalg.matrix_power`."""
     return _power("matrix_power", self, n)
 
 
-def _power(op: str, self: Any, n: int) -> Any:
+def _power(op: str, self: Operand, n: int) -> Operand:
     shape = self.shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ShapeError(f"{op}: argument 'self' has shape {shape}, expected square matrices")
@@ -129,16 +130,17 @@ def _power(op: str, self: Any, n: int) -> Any:
     base = self._do("linalg_inv") if n < 0 else self
     if abs(n) == 1:
         return base if n < 0 else base._do("restride", self.meta.as_contiguous().stride)
-    result = None
+    result: Operand | None = None
     for bit in bin(abs(n))[:1:-1]:  # squares, from the lowest bit up
         if bit == "1":
             result = base if result is None else result.matmul(base)
         base = base.matmul(base) if bit != "b" else base
+    assert result is not None
     return result
 
 
 # -------------------------------------------------------------------------------- rank and inverse
-def _tolerance(self: Any, largest: Any, atol: float | None, rtol: float | None) -> Any:
+def _tolerance(self: Operand, largest: Any, atol: float | None, rtol: float | None) -> Operand:
     """The tolerance for singular values, by PyTorch's rule, from the `largest` of each matrix."""
     if rtol is None:
         eps = finfo(self.dtype).eps * sizes.maximum(self.shape[-1], self.shape[-2])
@@ -152,8 +154,8 @@ def _tolerance(self: Any, largest: Any, atol: float | None, rtol: float | None) 
     is_method=False,
 )
 def linalg_matrix_rank(
-    self: Any, tol: float | None, hermitian: bool, atol: float | None, rtol: float | None
-) -> Any:
+    self: Operand, tol: float | None, hermitian: bool, atol: float | None, rtol: float | None
+) -> Operand:
     """The number of singular values above max(atol, rtol * the largest one)."""
     check_matrix("linalg_matrix_rank", self.meta, "self")
     if tol is not None:
@@ -166,13 +168,13 @@ def linalg_matrix_rank(
 
 
 @composite("pinverse(Tensor self, float rcond=1e-15) -> Tensor")
-def pinverse(self: Any, rcond: float) -> Any:
+def pinverse(self: Operand, rcond: float) -> Operand:
     """`linalg.pinv` with `rcond` times the largest singular value as the tolerance."""
     return self._do("linalg_pinv", rtol=rcond)
 
 
 @composite("matrix_exp(Tensor self) -> Tensor")
-def matrix_exp(self: Any) -> Any:
+def matrix_exp(self: Operand) -> Operand:
     """`linalg.matrix_exp`."""
     return self._do("linalg_matrix_exp")
 
@@ -180,13 +182,13 @@ def matrix_exp(self: Any) -> Any:
 # ------------------------------------------------------------------------------------------ norms
 @composite(is_method=False)
 def linalg_matrix_norm(
-    A: Any,
+    A: Operand,
     ord: Any = "fro",
     dim: Sequence[int] = (-2, -1),
     keepdim: bool = False,
     *,
     dtype: DType | None = None,
-) -> Any:
+) -> Operand:
     """A norm of each matrix: 'fro', 'nuc', inf, -inf, 1, -1 (of sums), 2, -2 (singular values)."""
     op = "linalg_matrix_norm"
     if A.ndim < 2:
@@ -218,7 +220,7 @@ def _without(found: Any, pair: Ints) -> Any:
     return found
 
 
-def _spectral(A: Any, ord: Any, pair: Ints, keepdim: bool) -> Any:
+def _spectral(A: Operand, ord: Any, pair: Ints, keepdim: bool) -> Operand:
     rest = tuple([i for i in range(A.ndim) if i not in pair])
     values = linalg_svdvals(A.permute(rest + pair))
     if ord == "nuc":
@@ -235,13 +237,13 @@ def _spectral(A: Any, ord: Any, pair: Ints, keepdim: bool) -> Any:
 
 @composite(is_method=False)
 def linalg_norm(
-    A: Any,
+    A: Operand,
     ord: Any = None,
     dim: Any = None,
     keepdim: bool = False,
     *,
     dtype: DType | None = None,
-) -> Any:
+) -> Operand:
     """A norm of vectors or of matrices, by how many dimensions there are.
 
     Without `ord` the root of the sum of squares; `ord` of a matrix, or along two dimensions, is

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.dims import leading
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import common_device, pure, real_of
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.linalg.matrices import (
@@ -44,7 +46,10 @@ INV: PureOp = pure(
 
 
 # ---------------------------------------------------------------------------------------- solving
-def is_vector(A: Any, B: Any) -> bool:
+Shaped = TensorMeta | Operand | Array
+
+
+def is_vector(A: Shaped, B: Shaped) -> bool:
     """Whether the right side of A X = B counts as vectors: one, or one for each matrix."""
     return len(B.shape) == 1 or (
         len(B.shape) == len(A.shape) - 1 and tuple(B.shape) == tuple(A.shape[:-1])
@@ -84,7 +89,7 @@ def _solve_rule(A: TensorMeta, B: TensorMeta, left: bool) -> TensorMeta:
     return by_columns(shape, A) if left and len(shape) > 1 else by_rows(shape, A)
 
 
-def _solve_kernel(xp: Any, meta: TensorMeta, a: Any, b: Any, left: bool) -> Any:
+def _solve_kernel(xp: Namespace, meta: TensorMeta, a: Array, b: Array, left: bool) -> Array:
     if is_vector(a, b):
         b = xp.expand_dims(b, axis=-1)
     if not left:
@@ -93,14 +98,16 @@ def _solve_kernel(xp: Any, meta: TensorMeta, a: Any, b: Any, left: bool) -> Any:
     return xp.reshape(x if left else xp.matrix_transpose(x), meta.shape)
 
 
-def _solve_right(grad: Any, A: Any, B_meta: Any, left: bool) -> Any:
+def _solve_right(grad: Operand, A: Operand, B_meta: TensorMeta, left: bool) -> Operand:
     vector = is_vector(A, B_meta)
     grad = grad.unsqueeze(-1) if vector else grad
     solved = adjoint(A)._do("linalg_solve", grad, left=left)
     return solved.squeeze(-1) if vector else solved
 
 
-def _solve_left(grad: Any, A: Any, B_meta: Any, result: Any, left: bool) -> Any:
+def _solve_left(
+    grad: Operand, A: Operand, B_meta: TensorMeta, result: Operand, left: bool
+) -> Operand:
     vector = is_vector(A, B_meta)
     at_right = _solve_right(grad, A, B_meta, left)
     if vector:
@@ -133,8 +140,14 @@ def _triangular_rule(
 
 
 def _triangular_kernel(
-    xp: Any, meta: TensorMeta, a: Any, b: Any, upper: bool, left: bool, unitriangular: bool
-) -> Any:
+    xp: Namespace,
+    meta: TensorMeta,
+    a: Array,
+    b: Array,
+    upper: bool,
+    left: bool,
+    unitriangular: bool,
+) -> Array:
     if not left:
         a, b = xp.matrix_transpose(a), xp.matrix_transpose(b)
         upper = not upper
@@ -144,7 +157,7 @@ def _triangular_kernel(
     return x if left else xp.matrix_transpose(x)
 
 
-def _substituted(xp: Any, a: Any, b: Any, upper: bool, unit: bool) -> Any:
+def _substituted(xp: Namespace, a: Array, b: Array, upper: bool, unit: bool) -> Array:
     """Recursive substitution by halves, so that most of the work is in matrix products."""
     n = a.shape[-1]
     if n < 2:
@@ -158,15 +171,17 @@ def _substituted(xp: Any, a: Any, b: Any, upper: bool, unit: bool) -> Any:
     return xp.concat((y, x) if upper else (x, y), axis=-2)
 
 
-def _triangular_right(grad: Any, self: Any, upper: bool, left: bool, unitriangular: bool) -> Any:
+def _triangular_right(
+    grad: Operand, self: Operand, upper: bool, left: bool, unitriangular: bool
+) -> Operand:
     return adjoint(self)._do(
         "linalg_solve_triangular", grad, upper=not upper, left=left, unitriangular=unitriangular
     )
 
 
 def _triangular_left(
-    grad: Any, self: Any, result: Any, upper: bool, left: bool, unitriangular: bool
-) -> Any:
+    grad: Operand, self: Operand, result: Operand, upper: bool, left: bool, unitriangular: bool
+) -> Operand:
     at_right = _triangular_right(grad, self, upper, left, unitriangular)
     full = -(at_right.matmul(adjoint(result)) if left else adjoint(result).matmul(at_right))
     off = 1 if unitriangular else 0
@@ -203,7 +218,7 @@ DET: PureOp = pure(
 """The determinant of each matrix."""
 
 
-def _spread(value: Any) -> Any:
+def _spread(value: Operand) -> Operand:
     """Numbers, one for each matrix, as matrices of one element."""
     return value.unsqueeze(-1).unsqueeze(-1)
 
@@ -213,7 +228,7 @@ def _cofactors_rule(A: TensorMeta) -> TensorMeta:
     return by_rows(A.shape, A)
 
 
-def _cofactors_kernel(xp: Any, meta: TensorMeta, a: Any) -> Any:
+def _cofactors_kernel(xp: Namespace, meta: TensorMeta, a: Array) -> Array:
     """By the SVD, which also gives the cofactors of singular matrices."""
     finite = xp.all(xp.isfinite(a), axis=(-2, -1))[..., None, None]
     u, s, vh = xp.linalg.svd(xp.where(finite, a, 0), full_matrices=False)
@@ -225,7 +240,7 @@ def _cofactors_kernel(xp: Any, meta: TensorMeta, a: Any) -> Any:
     return xp.astype(xp.where(finite, product * turns[..., None, None], xp.nan), meta.dtype.numpy)
 
 
-def _cofactors_vjp(grad: Any, A: Any) -> Any:
+def _cofactors_vjp(grad: Operand, A: Operand) -> Operand:
     """Of det(A) times the inverse's transpose, which needs an inverse."""
     turned = conj(A._do("linalg_inv")).mT
     along = _spread((grad * turned).sum((-2, -1)))
@@ -250,14 +265,14 @@ def _slogdet_rule(A: TensorMeta) -> tuple[TensorMeta, TensorMeta]:
     return by_rows(A.shape[:-2], A), by_rows(A.shape[:-2], A, real_of(A.dtype))
 
 
-def _slogdet_kernel(xp: Any, metas: Any, a: Any) -> Any:
+def _slogdet_kernel(xp: Namespace, metas: tuple[TensorMeta, ...], a: Array) -> tuple[Array, ...]:
     sign, size = xp.linalg.slogdet(a)
     sign = xp.where(xp.isnan(size), 0, sign)  # of nan the sign is 0
     pairs = zip((sign, size), metas, strict=True)
     return tuple([xp.asarray(v, dtype=meta.dtype.numpy) for v, meta in pairs])
 
 
-def _slogdet_vjp(grad_sign: Any, grad_logabsdet: Any, A: Any, sign: Any) -> Any:
+def _slogdet_vjp(grad_sign: Any, grad_logabsdet: Any, A: Operand, sign: Any) -> Operand:
     scale = grad_logabsdet
     if A.is_complex():  # the sign turns with the imaginary part of the logarithm
         turn = conj(grad_sign) * sign

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, LinAlgError, ShapeError
 from aotlite.ir.geometry import layout
 from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.elementwise.pointwise import conj
 
 SOLVED = frozenset((dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128))
@@ -52,12 +54,12 @@ def by_rows(shape: tuple[int, ...], like: TensorMeta, dtype: DType | None = None
     return tensor_meta(shape, None, dtype or like.dtype, like.device)
 
 
-def adjoint(value: Any) -> Any:
+def adjoint(value: Operand) -> Operand:
     """The conjugate transpose of an operand."""
     return conj(value).mT
 
 
-def adjoint_array(xp: Any, a: Any) -> Any:
+def adjoint_array(xp: Namespace, a: Array) -> Array:
     """The conjugate transpose of an array."""
     turned = xp.matrix_transpose(a)
     return xp.conj(turned) if a.dtype.kind == "c" else turned

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes.limits import finfo
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.geometry import layout
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, PureOp
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.linalg.matrices import (
     adjoint,
@@ -31,13 +32,13 @@ def _pinv_rule(
 
 
 def _pinv_kernel(
-    xp: Any,
+    xp: Namespace,
     meta: TensorMeta,
-    a: Any,
+    a: Array,
     atol: float | None,
     rtol: float | None,
     hermitian: bool,
-) -> Any:
+) -> Array:
     if 0 in a.shape[-2:]:
         return xp.zeros(meta.shape, dtype=a.dtype)
     what = ("linalg_pinv", "the iteration did not converge", "finite matrices")
@@ -56,7 +57,7 @@ def _pinv_kernel(
     return xp.astype(product, meta.dtype.numpy)
 
 
-def _pinv_vjp(grad: Any, self: Any, result: Any) -> Any:
+def _pinv_vjp(grad: Operand, self: Operand, result: Operand) -> Operand:
     """Source: Golub and Pereyra, "The differentiation of pseudo-inverses" (1973)."""
     back, across = adjoint(grad), adjoint(result)
     m, n = self.shape[-2:]
@@ -127,7 +128,7 @@ def _exp_rule(self: TensorMeta) -> TensorMeta:
     return by_rows(self.shape, self)
 
 
-def _exp_kernel(xp: Any, meta: TensorMeta, a: Any) -> Any:
+def _exp_kernel(xp: Namespace, meta: TensorMeta, a: Array) -> Array:
     if not meta.numel:
         return xp.zeros(meta.shape, dtype=meta.dtype.numpy)
     # In 64-bit floats, and every matrix of the batch halved as often as the largest one needs.
@@ -142,7 +143,7 @@ def _exp_kernel(xp: Any, meta: TensorMeta, a: Any) -> Any:
     return xp.astype(result, meta.dtype.numpy)
 
 
-def _pade(xp: Any, a: Any) -> Any:
+def _pade(xp: Namespace, a: Array) -> Array:
     one = xp.eye(a.shape[-1], dtype=a.dtype)
     a2 = xp.matmul(a, a)
     a4 = xp.matmul(a2, a2)
@@ -155,7 +156,7 @@ def _pade(xp: Any, a: Any) -> Any:
     return xp.linalg.solve(even - odd, even + odd)
 
 
-def _exp_vjp(grad: Any, self: Any) -> Any:
+def _exp_vjp(grad: Operand, self: Operand) -> Operand:
     """The corner of the exponential of a matrix of blocks. Source: Mathias, "A chain rule for
     matrix functions and applications" (1996)."""
     turned, n = adjoint(self), self.shape[-1]

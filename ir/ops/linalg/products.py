@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.geometry import sizes
@@ -16,9 +17,11 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import Args, Dims, Labels, Metas, spelled
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.composed import composed
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.elementwise.pointwise import conj
+from aotlite.ir.ops.loops import Loops, LoopTensor
 from aotlite.ir.ops.precision import accumulator, cast, wide, widened
 
 
@@ -61,7 +64,7 @@ def _sums(dtype: DType) -> bool:
 _UNSUMMED = frozenset((dtypes.bool_, dtypes.uint16, dtypes.uint32, dtypes.uint64))
 
 
-def _matmul_kernel(xp: Any, meta: TensorMeta, a: Any, b: Any) -> Any:
+def _matmul_kernel(xp: Namespace, meta: TensorMeta, a: Array, b: Array) -> Array:
     a, b = wide(xp, a, meta.dtype), wide(xp, b, meta.dtype)
     if len(b.shape) == 2 < len(a.shape):
         # One product of a tall matrix instead of one small product for each batch.
@@ -79,7 +82,7 @@ def _matmul_namespaced(
     return None if tall or accumulator(meta.dtype) is not self.dtype else ("matmul", {})
 
 
-def _matmul_loops(k: Any, meta: TensorMeta, a: Any, b: Any) -> Any:
+def _matmul_loops(k: Loops, meta: TensorMeta, a: LoopTensor, b: LoopTensor) -> LoopTensor:
     if a.ndim == 1:
         a = a.view((1, *a.shape), (0, *a.stride))
     if b.ndim == 1:
@@ -89,7 +92,7 @@ def _matmul_loops(k: Any, meta: TensorMeta, a: Any, b: Any) -> Any:
     return k.product(whole, a, b, accumulator(meta.dtype)).view(meta.shape, meta.stride)
 
 
-def _left_gradient(grad: Any, self_meta: TensorMeta, other: Any) -> Any:
+def _left_gradient(grad: Operand, self_meta: TensorMeta, other: Operand) -> Operand:
     if other.ndim == 1:
         grad, other = grad.unsqueeze(-1), other.unsqueeze(-1)
     if len(self_meta.shape) == 1:
@@ -97,7 +100,7 @@ def _left_gradient(grad: Any, self_meta: TensorMeta, other: Any) -> Any:
     return grad.matmul(conj(other).mT)
 
 
-def _right_gradient(grad: Any, self: Any, other_meta: TensorMeta) -> Any:
+def _right_gradient(grad: Operand, self: Operand, other_meta: TensorMeta) -> Operand:
     if self.ndim == 1:
         grad, self = grad.unsqueeze(-2 if len(other_meta.shape) > 1 else -1), self.unsqueeze(0)
     if len(other_meta.shape) == 1:
@@ -158,7 +161,7 @@ def check_ranks(op: str, ranks: tuple[int, ...], *operands: Any) -> None:
             )
 
 
-def check_batches(op: str, self: Any, other: Any) -> None:
+def check_batches(op: str, self: TensorMeta, other: TensorMeta) -> None:
     """Raises ShapeError unless the first sizes agree: these products do not broadcast."""
     if self.shape[0] != other.shape[0]:
         raise ShapeError(
@@ -228,32 +231,32 @@ DOT = _of_ranks(
 
 
 @composite("vdot(Tensor self, Tensor other) -> Tensor")
-def vdot(self: Any, other: Any) -> Any:
+def vdot(self: Operand, other: Operand) -> Operand:
     """(k,) (k,) -> (): the sum of the products, `self` conjugated."""
     check_ranks("vdot", (1, 1), self, other)
     check_factors("vdot", self.meta, other.meta)
     return conj(self)._do("dot", other)
 
 
-def _outer(op: str, self: Any, vec2: Any) -> Any:
+def _outer(op: str, self: Operand, vec2: Operand) -> Operand:
     check_ranks(op, (1, 1), self, vec2)
     return self.reshape((self.shape[0], 1)) * vec2
 
 
 @composite("outer(Tensor self, Tensor vec2) -> Tensor")
-def outer(self: Any, vec2: Any) -> Any:
+def outer(self: Operand, vec2: Operand) -> Operand:
     """(n,) (m,) -> (n, m): every product of an element with one of `vec2`."""
     return _outer("outer", self, vec2)
 
 
 @composite("ger(Tensor self, Tensor vec2) -> Tensor")
-def ger(self: Any, vec2: Any) -> Any:
+def ger(self: Operand, vec2: Operand) -> Operand:
     """Another name of `outer`."""
     return _outer("ger", self, vec2)
 
 
 @composite("kron(Tensor self, Tensor other) -> Tensor")
-def kron(self: Any, other: Any) -> Any:
+def kron(self: Operand, other: Operand) -> Operand:
     """The Kronecker product: each element of `self` times the whole of `other`, in its place."""
     rank = max(self.ndim, other.ndim)
     left = (1,) * (rank - self.ndim) + self.shape
@@ -282,7 +285,7 @@ def _cross_rule(self: TensorMeta, other: TensorMeta, dim: int) -> TensorMeta:
     return tensor_meta(shape, None, self.dtype, common_device(op, [self, other]))
 
 
-def _cross(self: Any, other: Any, *, dim: int = -1) -> Any:
+def _cross(self: Operand, other: Operand, *, dim: int = -1) -> Operand:
     a, b = widened(self), widened(other)
     turned = [v.roll((-k,), (dim,)) for v in (a, b) for k in (1, 2)]
     return (turned[0] * turned[3] - turned[1] * turned[2]).to(self.dtype)
@@ -302,7 +305,7 @@ LINALG_CROSS: PureOp = composed(
 
 
 @composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
-def cross(self: Any, other: Any, dim: int | None) -> Any:
+def cross(self: Operand, other: Operand, dim: int | None) -> Operand:
     """`linalg.cross`, by default along the first dimension of size 3."""
     if dim is None:
         threes = [i for i, size in enumerate(self.shape) if size == 3]

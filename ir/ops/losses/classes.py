@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.geometry.sizes import Shape
@@ -12,11 +13,17 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import Args, Dims, Metas, numbered
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.index.positions import place_of
 from aotlite.ir.ops.kinds import require_floating
+from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.ops.losses.elementwise import bad_reduction, reduced
 from aotlite.ir.ops.precision import cast, wide, widened
+from aotlite.ir.scalar.expression import Scalar
+
+Described = TensorMeta | Operand
+"""What has a shape and a dtype."""
 
 
 def _class_dim(rank: int) -> int:
@@ -42,7 +49,7 @@ def _nll_rule(
     return tensor_meta(target.shape, None, self.dtype, device)
 
 
-def _check_labels(name: str, self: Any, target: Any) -> None:
+def _check_labels(name: str, self: Described, target: Described) -> None:
     if target.dtype not in (dtypes.int64, dtypes.uint8):
         raise DTypeError(f"{name}: labels have dtype {target.dtype}, expected int64 or uint8")
     if not self.shape or target.shape != _unlabeled(self.shape):
@@ -52,7 +59,7 @@ def _check_labels(name: str, self: Any, target: Any) -> None:
         )
 
 
-def _check_class_weight(name: str, self: Any, weight: Any) -> None:
+def _check_class_weight(name: str, self: Described, weight: Described) -> None:
     classes = self.shape[_class_dim(len(self.shape)) :][:1]
     if weight.shape != classes:
         raise ShapeError(
@@ -65,7 +72,7 @@ def _check_class_weight(name: str, self: Any, weight: Any) -> None:
         )
 
 
-def _check_range(xp: Any, name: str, labels: Any, classes: int, rest: str) -> None:
+def _check_range(xp: Namespace, name: str, labels: Array, classes: int, rest: str) -> None:
     flat = xp.reshape(labels, (-1,))
     wrong = xp.logical_or(flat < 0, flat >= classes)
     if bool(xp.any(wrong)):
@@ -76,8 +83,13 @@ def _check_range(xp: Any, name: str, labels: Any, classes: int, rest: str) -> No
 
 
 def _nll_kernel(
-    xp: Any, meta: TensorMeta, a: Any, target: Any, weight: Any, ignore_index: int
-) -> Any:
+    xp: Namespace,
+    meta: TensorMeta,
+    a: Array,
+    target: Array,
+    weight: Array | None,
+    ignore_index: int,
+) -> Array:
     dim, labels = _class_dim(a.ndim), cast(xp, target, dtypes.int64)
     valid = labels != ignore_index
     rest = f", or {ignore_index}, which is ignored"
@@ -93,21 +105,23 @@ def _nll_kernel(
     return xp.where(valid, -picked, zero)
 
 
-def _safe(target: Any, ignore_index: int) -> tuple[Any, Any]:
+def _safe(target: Operand, ignore_index: int) -> tuple[Operand, Operand]:
     """(which labels are ignored, labels with a class in the place of those)."""
     labels = target.to(dtypes.int64)
     ignored = labels == ignore_index
     return ignored, ignored.where(0, labels)
 
 
-def _weights_met(target: Any, weight: Any, ignore_index: int) -> Any:
+def _weights_met(target: Operand, weight: Operand, ignore_index: int) -> Operand:
     """The weight of each label's class, 0 where ignored."""
     ignored, labels = _safe(target, ignore_index)
     met = widened(weight).index_select(0, labels.reshape(labels.numel()))
     return ignored.where(0, met.view(labels.shape))
 
 
-def _nll_to_self(grad: Any, self: Any, target: Any, weight: Any, ignore_index: int) -> Any:
+def _nll_to_self(
+    grad: Operand, self: Operand, target: Operand, weight: Operand | None, ignore_index: int
+) -> Operand:
     dim = _class_dim(self.ndim)
     ignored, labels = _safe(target, ignore_index)
     shares = -widened(grad)
@@ -121,8 +135,8 @@ def _nll_to_self(grad: Any, self: Any, target: Any, weight: Any, ignore_index: i
 
 
 def _nll_to_weight(
-    grad: Any, self: Any, target: Any, weight_meta: TensorMeta, ignore_index: int
-) -> Any:
+    grad: Operand, self: Operand, target: Operand, weight_meta: TensorMeta, ignore_index: int
+) -> Operand:
     dim = _class_dim(self.ndim)
     ignored, labels = _safe(target, ignore_index)
     picked = widened(self).gather(dim, labels.unsqueeze(dim)).squeeze(dim)
@@ -133,15 +147,20 @@ def _nll_to_weight(
 
 
 def _nll_loops(
-    k: Any, meta: TensorMeta, a: Any, target: Any, weight: Any, ignore_index: int
-) -> Any:
+    k: Loops,
+    meta: TensorMeta,
+    a: LoopTensor,
+    target: LoopTensor,
+    weight: LoopTensor | None,
+    ignore_index: int,
+) -> LoopTensor:
     dim = _class_dim(a.ndim)
     classes = a.shape[dim]
     k.check_index(target, 0, classes, ignored=ignore_index)
     if classes == 0:
         return k.map(meta, lambda *i: 0)
 
-    def element(*i: Any) -> Any:
+    def element(*i: Position) -> Scalar:
         label = k.cast(target[i], dtypes.int64)
         safe = place_of(k, label, classes)
         picked = a[(*i[:dim], safe, *i[dim:])]
@@ -178,13 +197,13 @@ NLL_LOSS: PureOp = pure(
 # -------------------------------------------------------------------------------- what users call
 @composite(is_method=False)
 def nll_loss(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Operand,
+    target: Operand,
+    weight: Operand | None = None,
     *,
     ignore_index: int = -100,
     reduction: str = "mean",
-) -> Any:
+) -> Operand:
     """-input at each label, for logarithms of probabilities: (n, c, *), (n, *) -> ().
 
     Classes have a `weight`, (c,), and the mean is by the sum of the weights met. Raises
@@ -208,14 +227,14 @@ def _averaged(losses: Any, labeled: tuple[Any, Any, int], reduction: str) -> Any
 
 @composite(is_method=False)
 def cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Operand,
+    target: Operand,
+    weight: Operand | None = None,
     *,
     ignore_index: int = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> Any:
+) -> Operand:
     """nll_loss of the log_softmax: (n, c, *) with labels (n, *), or (c,) with ().
 
     A target of the input's shape holds the probability of each class. `label_smoothing` is the
@@ -244,13 +263,18 @@ def cross_entropy(
     return loss * (1 - label_smoothing) + even * (label_smoothing / input.size(dim))
 
 
-def _per_class(weight: Any, rank: int) -> Any:
+def _per_class(weight: Operand, rank: int) -> Operand:
     return weight.view(-1, *[1] * (rank - 1 - _class_dim(rank)))
 
 
 def _of_probabilities(
-    input: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float
-) -> Any:
+    input: Operand,
+    target: Operand,
+    weight: Operand | None,
+    ignore_index: int,
+    reduction: str,
+    smoothing: float,
+) -> Operand:
     name = "cross_entropy"
     if not target.is_floating_point():
         raise DTypeError(
@@ -288,16 +312,16 @@ def _one_hot_rule(self: TensorMeta, num_classes: int) -> TensorMeta:
     return tensor_meta((*self.shape, num_classes), None, self.dtype, self.device)
 
 
-def _one_hot_kernel(xp: Any, meta: TensorMeta, labels: Any, num_classes: int) -> Any:
+def _one_hot_kernel(xp: Namespace, meta: TensorMeta, labels: Array, num_classes: int) -> Array:
     _check_range(xp, "one_hot", labels, num_classes, "")
     classes = xp.arange(num_classes, dtype=meta.dtype.numpy)
     return cast(xp, xp.expand_dims(labels, -1) == classes, meta.dtype)
 
 
-def _one_hot_loops(k: Any, meta: TensorMeta, labels: Any, num_classes: int) -> Any:
+def _one_hot_loops(k: Loops, meta: TensorMeta, labels: LoopTensor, num_classes: int) -> LoopTensor:
     k.check_index(labels, 0, num_classes)
 
-    def element(*i: Any) -> Any:
+    def element(*i: Position) -> Scalar:
         is_it = k.make("eq", labels[i[:-1]], k.position(i[-1]))
         return k.cast(is_it, meta.dtype)
 
@@ -322,7 +346,7 @@ ONE_HOT: PureOp = pure(
 
 
 @composite(is_method=False)
-def one_hot(tensor: Any, num_classes: int = -1) -> Any:
+def one_hot(tensor: Operand, num_classes: int = -1) -> Operand:
     """1 at each label, 0 elsewhere: (*,) -> (*, num_classes).
 
     -1 takes one more than the largest label, which a compiled function does not know.

@@ -10,11 +10,13 @@ from functools import partial
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import PureOp
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import pointwise, pointwise_rule
 from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.pointwise_rows import binary
@@ -39,7 +41,7 @@ def bad_reduction(name: str, reduction: str, expected: str) -> ArgumentError:
     return ArgumentError(f"{name}: reduction is {reduction!r}, expected {expected}")
 
 
-def _weighted(name: str, losses: Any, weight: Any, reduction: str) -> Any:
+def _weighted(name: str, losses: Any, weight: Operand | None, reduction: str) -> Operand:
     """As `reduced`, with a weight for each loss; the mean is by the sum of the weights."""
     if weight is None:
         return reduced(name, losses, reduction)
@@ -49,7 +51,7 @@ def _weighted(name: str, losses: Any, weight: Any, reduction: str) -> Any:
     return (losses * weight).sum() / weight.sum()
 
 
-def _check_weight(name: str, weight: Any, losses: Any) -> None:
+def _check_weight(name: str, weight: Operand, losses: Any) -> None:
     if weight.shape != losses.shape:
         raise ShapeError(
             f"{name}: argument 'weight' has shape {weight.shape}, expected {losses.shape}"
@@ -62,7 +64,7 @@ def _floating(name: str) -> Callable[[DType], DType]:
 
 
 # ----------------------------------------------------------------------------- distances of reals
-def _apart(a: Any, b: Any) -> Any:
+def _apart(a: Operand, b: Operand) -> Operand:
     """`a - b`, of which one may be bool, which `sub` refuses."""
     if a.dtype is dtypes.bool_:
         a = a * 1
@@ -83,7 +85,9 @@ MSE_LOSS = binary(
 
 
 @composite(is_method=False)
-def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
+def mse_loss(
+    input: Operand, target: Operand, *, reduction: str = "mean", weight: Operand | None = None
+) -> Operand:
     """The squared difference; the operands broadcast."""
     if weight is None:
         return reduced("mse_loss", input._do("mse_loss", target), reduction)
@@ -91,17 +95,19 @@ def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = 
 
 
 @composite(is_method=False)
-def l1_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
+def l1_loss(
+    input: Operand, target: Operand, *, reduction: str = "mean", weight: Operand | None = None
+) -> Operand:
     """The absolute difference; the operands broadcast."""
     return _weighted("l1_loss", (input - target).abs(), weight, reduction)
 
 
-def _smooth(f: Any, a: Any, b: Any, beta: float) -> Any:
+def _smooth(f: Any, a: Operand, b: Operand, beta: float) -> Operand:
     size = f.abs(a - b)
     return f.where(f.less(size, beta), size * size * 0.5 / beta, size - 0.5 * beta)
 
 
-def _smooth_slope(self: Any, target: Any, beta: float) -> Any:
+def _smooth_slope(self: Operand, target: Operand, beta: float) -> Operand:
     apart = _apart(self, target)
     return (apart.abs() >= beta).where(apart.sign(), apart / beta)
 
@@ -118,7 +124,9 @@ SMOOTH_L1_LOSS: PureOp = pointwise(
 
 
 @composite(is_method=False)
-def smooth_l1_loss(input: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0) -> Any:
+def smooth_l1_loss(
+    input: Operand, target: Operand, *, reduction: str = "mean", beta: float = 1.0
+) -> Operand:
     """The absolute difference, squared below `beta`; the operands broadcast.
 
     Source: Girshick, "Fast R-CNN" (ICCV 2015).
@@ -131,12 +139,12 @@ def smooth_l1_loss(input: Any, target: Any, *, reduction: str = "mean", beta: fl
     return reduced(name, input._do(name, target, beta), reduction)
 
 
-def _huber(f: Any, a: Any, b: Any, delta: float) -> Any:
+def _huber(f: Any, a: Operand, b: Operand, delta: float) -> Operand:
     size = f.abs(a - b)
     return f.where(f.less_equal(size, delta), size * size * 0.5, (size - 0.5 * delta) * delta)
 
 
-def _huber_slope(self: Any, target: Any, delta: float) -> Any:
+def _huber_slope(self: Operand, target: Operand, delta: float) -> Operand:
     apart = _apart(self, target)
     return (apart.abs() > delta).where(apart.sign() * delta, apart)
 
@@ -154,8 +162,12 @@ HUBER_LOSS: PureOp = pointwise(
 
 @composite(is_method=False)
 def huber_loss(
-    input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
-) -> Any:
+    input: Operand,
+    target: Operand,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Operand | None = None,
+) -> Operand:
     """Half the squared difference, straight beyond `delta`; the operands broadcast.
 
     Source: Huber, "Robust estimation of a location parameter" (1964).
@@ -175,7 +187,7 @@ def huber_loss(
 _LEAST_LOG, _LEAST_SPREAD = -100.0, 9.999999960041972e-13
 
 
-def _check_unit(xp: Any, argument: str, a: Any) -> None:
+def _check_unit(xp: Namespace, argument: str, a: Array) -> None:
     outside = xp.logical_not(xp.logical_and(a >= 0, a <= 1))
     if bool(xp.any(outside)):
         found = xp.reshape(a, (-1,))[xp.argmax(xp.reshape(outside, (-1,)))].tolist()
@@ -184,7 +196,7 @@ def _check_unit(xp: Any, argument: str, a: Any) -> None:
         )
 
 
-def _bce_kernel(xp: Any, a: Any, b: Any) -> Any:
+def _bce_kernel(xp: Namespace, a: Array, b: Array) -> Array:
     _check_unit(xp, "input", a)
     _check_unit(xp, "target", b)
     return _bce(xp, a, b)
@@ -195,11 +207,11 @@ def _bce(f: Any, a: Any, b: Any) -> Any:
     return (b - 1.0) * no - b * yes
 
 
-def _bce_to_self(grad: Any, self: Any, target: Any) -> Any:
+def _bce_to_self(grad: Operand, self: Operand, target: Operand) -> Operand:
     return grad * (self - target) / ((1 - self) * self).clamp(_LEAST_SPREAD, None)
 
 
-def _bce_to_target(grad: Any, self: Any) -> Any:
+def _bce_to_target(grad: Operand, self: Operand) -> Operand:
     yes, no = self.log(), (-self).log1p()
     return grad * (no.clamp(_LEAST_LOG, None) - yes.clamp(_LEAST_LOG, None))
 
@@ -214,7 +226,7 @@ def _bce_rule(self: TensorMeta, target: TensorMeta) -> TensorMeta:
     return _BCE_RULE(self, target)
 
 
-def _same_form(name: str, input: Any, target: Any) -> None:
+def _same_form(name: str, input: TensorMeta, target: TensorMeta) -> None:
     if target.shape != input.shape:
         raise ShapeError(
             f"{name}: argument 'target' has shape {target.shape}, expected {input.shape}"
@@ -235,25 +247,27 @@ BINARY_CROSS_ENTROPY = binary(
 
 @composite(is_method=False)
 def binary_cross_entropy(
-    input: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
-) -> Any:
+    input: Operand, target: Operand, weight: Operand | None = None, *, reduction: str = "mean"
+) -> Operand:
     """-(target log(input) + (1 - target) log(1 - input)), of logarithms of at least -100."""
     losses = input._do("binary_cross_entropy", target)
     losses = losses if weight is None else losses * weight
     return reduced("binary_cross_entropy", losses, reduction)
 
 
-def _logits(f: Any, a: Any, b: Any, pos_weight: Any) -> Any:
+def _logits(f: Any, a: Operand, b: Operand, pos_weight: Any) -> Operand:
     loss = f.log1p(f.exp(-f.abs(a))) + f.maximum(-a, 0)
     return (1.0 - b) * a + (loss if pos_weight is None else ((pos_weight - 1.0) * b + 1.0) * loss)
 
 
-def _softplus(value: Any) -> Any:
+def _softplus(value: Operand) -> Operand:
     """log(1 + exp(value)) without overflow."""
     return (-value.abs()).exp().log1p() + value.relu()
 
 
-def _logits_to_self(grad: Any, self: Any, target: Any, pos_weight: Any) -> Any:
+def _logits_to_self(
+    grad: Operand, self: Operand, target: Operand, pos_weight: Operand | None
+) -> Operand:
     likely = widened(self).sigmoid()
     if pos_weight is None:
         return grad * (likely - target)
@@ -261,7 +275,7 @@ def _logits_to_self(grad: Any, self: Any, target: Any, pos_weight: Any) -> Any:
     return grad * ((hits + 1 - target) * likely - hits)
 
 
-def _logits_to_target(grad: Any, self: Any, pos_weight: Any) -> Any:
+def _logits_to_target(grad: Operand, self: Operand, pos_weight: Operand | None) -> Operand:
     if pos_weight is None:
         return -self * grad
     return grad * (pos_weight * _softplus(-self) - _softplus(self))
@@ -299,13 +313,13 @@ BINARY_CROSS_ENTROPY_WITH_LOGITS: PureOp = pointwise(
 
 @composite(is_method=False)
 def binary_cross_entropy_with_logits(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Operand,
+    target: Operand,
+    weight: Operand | None = None,
     *,
     reduction: str = "mean",
     pos_weight: Any = None,
-) -> Any:
+) -> Operand:
     """binary_cross_entropy of the sigmoid of `input`; `pos_weight` is for the targets' share."""
     name = "binary_cross_entropy_with_logits"
     losses = input._do(name, target, pos_weight)
@@ -313,7 +327,9 @@ def binary_cross_entropy_with_logits(
 
 
 @composite(is_method=False)
-def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool = False) -> Any:
+def kl_div(
+    input: Operand, target: Operand, *, reduction: str = "mean", log_target: bool = False
+) -> Operand:
     """target (log(target) - input), for logarithms of probabilities; `log_target`: of both.
 
     "batchmean" is the sum by the first size, which is the divergence itself.

@@ -12,12 +12,14 @@ from operator import add
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.dims import spelled, trailing
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.composed import affine, as_channels, composed, over, standard
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.elementwise.pointwise import conj
@@ -64,7 +66,7 @@ def check_affine(
     common_device(name, [input, meta])
 
 
-def _normalized(input: Any, dims: Ints, eps: float) -> tuple[Any, Any]:
+def _normalized(input: Operand, dims: Ints, eps: float) -> tuple[Operand, Operand]:
     """The input with mean 0 and variance 1, and what it was multiplied by.
 
     Both are computed again from the input, two sums: no results are saved.
@@ -78,8 +80,13 @@ def _normalized(input: Any, dims: Ints, eps: float) -> tuple[Any, Any]:
 # Each formula reads all three operands, some for nothing: PyTorch saves them all whenever a
 # gradient is needed at all, which later writes to them show.
 def _to_input(
-    grad: Any, input: Any, normalized_shape: Ints, weight: Any, bias: Any, eps: float
-) -> Any:
+    grad: Operand,
+    input: Operand,
+    normalized_shape: Ints,
+    weight: Operand | None,
+    bias: Operand | None,
+    eps: float,
+) -> Operand:
     dims = tuple(range(-len(normalized_shape), 0))
     unit, scale = _normalized(input, dims, eps)
     grad = widened(grad) if weight is None else widened(grad) * weight
@@ -88,23 +95,34 @@ def _to_input(
 
 
 def _to_weight(
-    grad: Any, input: Any, normalized_shape: Ints, weight: Any, bias: Any, eps: float
-) -> Any:
+    grad: Operand,
+    input: Operand,
+    normalized_shape: Ints,
+    weight: Operand | None,
+    bias: Operand | None,
+    eps: float,
+) -> Operand:
     unit, _ = _normalized(input, tuple(range(-len(normalized_shape), 0)), eps)
     return (widened(grad) * unit).sum_to(normalized_shape)
 
 
-def _to_bias(grad: Any, input: Any, normalized_shape: Ints, weight: Any, bias: Any) -> Any:
+def _to_bias(
+    grad: Operand,
+    input: Operand,
+    normalized_shape: Ints,
+    weight: Operand | None,
+    bias: Operand | None,
+) -> Operand:
     return grad.sum_to(normalized_shape)
 
 
 def _layer_norm(
-    input: Any,
+    input: Operand,
     normalized_shape: Ints,
-    weight: Any = None,
-    bias: Any = None,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
     eps: float = 1e-05,
-) -> Any:
+) -> Operand:
     dims = tuple(range(-len(normalized_shape), 0))
     unit = standard(widened(input), dims, eps)[0]
     return affine(unit, weight, bias).to(input.dtype)
@@ -155,17 +173,19 @@ def check_channels(name: str, input: TensorMeta) -> None:
     require_floating(name, input.dtype)
 
 
-def _in_groups(tensor: Any, num_groups: int) -> Any:
+def _in_groups(tensor: Operand, num_groups: int) -> Operand:
     batch, channels, *rest = tensor.shape
     return tensor.reshape(batch, num_groups, channels // num_groups * sizes.numel(rest))
 
 
-def by_channel(values: Any, rank: int) -> Any:
+def by_channel(values: Operand, rank: int) -> Operand:
     """(c,) -> (1, c, 1, ...) of an operand."""
     return values.view(1, -1, *[1] * (rank - 2))
 
 
-def _group_to_input(grad: Any, input: Any, num_groups: int, weight: Any, eps: float) -> Any:
+def _group_to_input(
+    grad: Operand, input: Operand, num_groups: int, weight: Operand | None, eps: float
+) -> Operand:
     unit, scale = _normalized(_in_groups(input, num_groups), (-1,), eps)
     grad = widened(grad) if weight is None else widened(grad) * by_channel(weight, input.ndim)
     rows = _in_groups(grad, num_groups)
@@ -173,19 +193,23 @@ def _group_to_input(grad: Any, input: Any, num_groups: int, weight: Any, eps: fl
     return ((rest - unit * (rows * unit).mean((-1,), True)) * scale).view(input.shape)
 
 
-def _group_to_weight(grad: Any, input: Any, num_groups: int, eps: float) -> Any:
+def _group_to_weight(grad: Operand, input: Operand, num_groups: int, eps: float) -> Operand:
     unit, _ = _normalized(_in_groups(input, num_groups), (-1,), eps)
     return channel_sum(widened(grad) * unit.view(input.shape))
 
 
-def channel_sum(grad: Any) -> Any:
+def channel_sum(grad: Operand) -> Operand:
     """(n, c, *) -> (c,)."""
     return grad.sum((0, *range(2, grad.ndim)))
 
 
 def _group_norm(
-    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-05
-) -> Any:
+    input: Operand,
+    num_groups: int,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    eps: float = 1e-05,
+) -> Operand:
     rows = _in_groups(widened(input), num_groups)
     unit = standard(rows, (2,), eps)[0].view(input.shape)
     weight, bias = as_channels(input, weight, bias)
@@ -233,7 +257,9 @@ def smallest(dtype: DType, eps: float | None) -> float:
     return 2.0**-52 if dtype in (dtypes.float64, dtypes.complex128) else 2.0**-23
 
 
-def _rms_scale(input: Any, normalized_shape: Ints, eps: float | None) -> tuple[Any, Any, Ints]:
+def _rms_scale(
+    input: Operand, normalized_shape: Ints, eps: float | None
+) -> tuple[Operand, Operand, Ints]:
     dims = tuple(range(-len(normalized_shape), 0))
     small = smallest(input.dtype, eps)
     wider = conj(widened(input))
@@ -241,22 +267,24 @@ def _rms_scale(input: Any, normalized_shape: Ints, eps: float | None) -> tuple[A
 
 
 def _rms_to_input(
-    grad: Any, input: Any, normalized_shape: Ints, weight: Any, eps: float | None
-) -> Any:
+    grad: Operand, input: Operand, normalized_shape: Ints, weight: Operand | None, eps: float | None
+) -> Operand:
     wider, scale, dims = _rms_scale(input, normalized_shape, eps)
     grad = widened(grad) if weight is None else widened(grad) * conj(weight)
     unit = wider * scale
     return (grad - unit * (grad * unit).mean(dims, True)) * scale
 
 
-def _rms_to_weight(grad: Any, input: Any, normalized_shape: Ints, eps: float | None) -> Any:
+def _rms_to_weight(
+    grad: Operand, input: Operand, normalized_shape: Ints, eps: float | None
+) -> Operand:
     wider, scale, _ = _rms_scale(input, normalized_shape, eps)
     return (widened(grad) * (wider * scale)).sum_to(normalized_shape)
 
 
 def _rms_norm(
-    input: Any, normalized_shape: Ints, weight: Any = None, eps: float | None = None
-) -> Any:
+    input: Operand, normalized_shape: Ints, weight: Operand | None = None, eps: float | None = None
+) -> Operand:
     dims = tuple(range(input.ndim - len(normalized_shape), input.ndim))
     value = widened(input)
     count = sizes.numel(normalized_shape)
@@ -296,7 +324,7 @@ def _train_rule(
     return image_like(input, input.shape), value, value
 
 
-def _unit(input: Any, mean: Any, var: Any, eps: float) -> tuple[Any, Any]:
+def _unit(input: Operand, mean: Operand, var: Operand, eps: float) -> tuple[Operand, Operand]:
     """The input with mean 0 and variance 1 a channel, and what it was multiplied by."""
     rank = input.ndim
     scale = by_channel((widened(var) + eps).rsqrt(), rank)
@@ -304,13 +332,13 @@ def _unit(input: Any, mean: Any, var: Any, eps: float) -> tuple[Any, Any]:
 
 
 def _train_to_input(
-    input: Any,
-    weight: Any,
+    input: Operand,
+    weight: Operand | None,
     eps: float,
     grad_output: Any = None,
     grad_mean: Any = None,
     grad_var: Any = None,
-) -> Any:
+) -> Operand:
     rank, dims = input.ndim, (0, *range(2, input.ndim))
     wider = widened(input)
     centered = wider - wider.mean(dims, True)
@@ -334,14 +362,16 @@ def _train_to_input(
     return reduce(add, terms)
 
 
-def _train_to_weight(grad_output: Any, input: Any, mean: Any, var: Any, eps: float) -> Any:
+def _train_to_weight(
+    grad_output: Any, input: Operand, mean: Operand, var: Operand, eps: float
+) -> Operand:
     unit, _ = _unit(input, mean, var, eps)
     return channel_sum(widened(grad_output) * unit)
 
 
 def _train(
-    input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-05
-) -> tuple[Any, Any, Any]:
+    input: Operand, weight: Operand | None = None, bias: Operand | None = None, eps: float = 1e-05
+) -> tuple[Operand, Operand, Operand]:
     dims = (0, *range(2, input.ndim))
     unit, mean, var = standard(widened(input), dims, eps)
     weight, bias = as_channels(input, weight, bias)
@@ -378,50 +408,68 @@ def _eval_rule(
 
 
 def _eval_kernel(
-    xp: Any, meta: TensorMeta, a: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float
-) -> Any:
+    xp: Namespace,
+    meta: TensorMeta,
+    a: Array,
+    mean: Array,
+    var: Array,
+    weight: Array | None,
+    bias: Array | None,
+    eps: float,
+) -> Array:
     """`_eval` on arrays: as a composition it takes half as long again for few numbers."""
     sizes = (1, -1, *[1] * (a.ndim - 2))
-    mean, var, weight, bias = (
-        None if v is None else xp.reshape(wide(xp, v, meta.dtype), sizes)
-        for v in (mean, var, weight, bias)
+    mean, var = (xp.reshape(wide(xp, v, meta.dtype), sizes) for v in (mean, var))
+    weight, bias = (
+        None if v is None else xp.reshape(wide(xp, v, meta.dtype), sizes) for v in (weight, bias)
     )
     unit = (wide(xp, a, meta.dtype) - mean) * xp.reciprocal(xp.sqrt(var + eps))
     unit = unit if weight is None else unit * weight
     return cast(xp, unit if bias is None else unit + bias, meta.dtype)
 
 
-def _eval_to_input(grad: Any, running_var: Any, weight: Any, eps: float) -> Any:
+def _eval_to_input(
+    grad: Operand, running_var: Operand, weight: Operand | None, eps: float
+) -> Operand:
     scale = (widened(running_var) + eps).rsqrt()
     scale = scale if weight is None else scale * weight
     return widened(grad) * by_channel(scale, grad.ndim)
 
 
-def _eval_to_weight(grad: Any, input: Any, running_mean: Any, running_var: Any, eps: float) -> Any:
+def _eval_to_weight(
+    grad: Operand, input: Operand, running_mean: Operand, running_var: Operand, eps: float
+) -> Operand:
     unit, _ = _unit(input, running_mean, running_var, eps)
     return channel_sum(widened(grad) * unit)
 
 
-def _eval_to_mean(grad: Any, running_var: Any, weight: Any, eps: float) -> Any:
+def _eval_to_mean(
+    grad: Operand, running_var: Operand, weight: Operand | None, eps: float
+) -> Operand:
     return -channel_sum(_eval_to_input(grad, running_var, weight, eps))
 
 
 def _eval_to_var(
-    grad: Any, input: Any, running_mean: Any, running_var: Any, weight: Any, eps: float
-) -> Any:
+    grad: Operand,
+    input: Operand,
+    running_mean: Operand,
+    running_var: Operand,
+    weight: Operand | None,
+    eps: float,
+) -> Operand:
     unit, scale = _unit(input, running_mean, running_var, eps)
     moved = channel_sum(_eval_to_input(grad, running_var, weight, eps) * unit * scale)
     return moved * -0.5
 
 
 def _eval(
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    input: Operand,
+    running_mean: Operand,
+    running_var: Operand,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
     eps: float = 1e-05,
-) -> Any:
+) -> Operand:
     scale = (widened(running_var) + eps).sqrt().reciprocal()
     values = (widened(running_mean), scale, weight, bias)
     mean, scale, weight, bias = as_channels(input, *values)

@@ -8,12 +8,13 @@ from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.geometry import layout
 from aotlite.ir.geometry.sizes import broadcast_shapes
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.shape.memory_format import formatted_like
 
 
 @composite(is_method=False)
-def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
+def normalize(input: Operand, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Operand:
     """The input divided by its p-norm over a dimension, or by `eps` where that is larger."""
     return input / input.norm(p, dim, True).clamp(eps, None).expand_as(input)
 
@@ -35,7 +36,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
 
 # ---------------------------------------------------------------------------- pixels and channels
 @composite("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", is_method=False)
-def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
+def pixel_shuffle(self: Operand, upscale_factor: int) -> Operand:
     """Channels as pixels: (*, c r r, h, w) -> (*, c, h r, w r).
 
     Source: Shi et al., "Real-time single image and video super-resolution" (CVPR 2016).
@@ -54,7 +55,7 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
 
 
 @composite("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", is_method=False)
-def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
+def pixel_unshuffle(self: Operand, downscale_factor: int) -> Operand:
     """Pixels as channels: (*, c, h r, w r) -> (*, c r r, h, w)."""
     *batch, channels, height, width = _checked("pixel_unshuffle", self, downscale_factor)
     r = downscale_factor
@@ -70,13 +71,13 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     return _laid_out(parts.permute(order), shape, self)
 
 
-def _laid_out(parts: Any, shape: tuple[int, ...], like: Any) -> Any:
+def _laid_out(parts: Any, shape: tuple[int, ...], like: Operand) -> Operand:
     """A copy of the parts in this shape, in the memory format of `like`."""
     fresh = parts._do("restride", layout.contiguous_strides(parts.shape)).view(shape)
     return formatted_like(fresh, like.meta)
 
 
-def _checked(name: str, self: Any, factor: int) -> tuple[int, ...]:
+def _checked(name: str, self: Operand, factor: int) -> tuple[int, ...]:
     if factor < 1:
         raise ArgumentError(f"{name}: the factor is {factor}, expected at least 1")
     if self.ndim < 3:

@@ -9,24 +9,30 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from aotlite.ir import dtypes
-from aotlite.ir.arrays import NUMPY
+from aotlite.ir.arrays import NUMPY, Array, Namespace
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.geometry.sizes import Shape
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.index.positions import taken
+from aotlite.ir.ops.loops import Loops, LoopTensor, Place, Position
 from aotlite.ir.ops.precision import accumulator, cast, wide
 from aotlite.ir.ops.shape.memory_format import image_like
+from aotlite.ir.scalar.expression import Scalar
 
 Scales = tuple[float | None, float | None]
-Taps = list[tuple[Any, Any]]
+Tap = tuple[Array, Array | None]
+Taps = list[Tap]
 """(positions, shares or None) along an axis: the result is the sum of these elements."""
 
 
 # ------------------------------------------------------------------------------------- positions
-def _nearest(xp: Any, name: str, ends: tuple[int, int], scale: float | None, align: bool) -> Taps:
+def _nearest(
+    xp: Namespace, name: str, ends: tuple[int, int], scale: float | None, align: bool
+) -> Taps:
     """Which pixel each of the result's is.
 
     As in PyTorch a scale does not count where the size is the same or twice as large.
@@ -41,7 +47,9 @@ def _nearest(xp: Any, name: str, ends: tuple[int, int], scale: float | None, ali
     return [(xp.minimum(found, size - 1), None)]
 
 
-def _linear(xp: Any, dtype: Any, ends: tuple[int, int], scale: float | None, align: bool) -> Taps:
+def _linear(
+    xp: Namespace, dtype: object, ends: tuple[int, int], scale: float | None, align: bool
+) -> Taps:
     """Which two pixels each of the result's lies between, and their shares.
 
     As in PyTorch a scale does not count where the size is the same.
@@ -61,7 +69,13 @@ def _linear(xp: Any, dtype: Any, ends: tuple[int, int], scale: float | None, ali
     return [(low, 1 - rest), (xp.minimum(low + 1, size - 1), rest)]
 
 
-def _taps(xp: Any, name: str, dtype: Any, ends: Any, options: tuple[bool, Scales]) -> list[Taps]:
+def _taps(
+    xp: Namespace,
+    name: str,
+    dtype: object,
+    ends: list[tuple[int, int]],
+    options: tuple[bool, Scales],
+) -> list[Taps]:
     """`Taps` of rows and columns; `ends` are (input's, result's) sizes of both."""
     align, scales = options
     if "nearest" in name:
@@ -70,15 +84,16 @@ def _taps(xp: Any, name: str, dtype: Any, ends: Any, options: tuple[bool, Scales
 
 
 # ------------------------------------------------------------------------------- along one axis
-def _gathered(xp: Any, a: Any, axis: int, taps: Taps) -> Any:
-    total: Any = None
+def _gathered(xp: Namespace, a: Array, axis: int, taps: Taps) -> Array:
+    total: Array | None = None
     for places, shares in taps:
         part = _shared(xp, taken(xp, a, places, axis), axis, shares)
         total = part if total is None else total + part
+    assert total is not None
     return total
 
 
-def _read(size: int, taps: Taps, xp: Any) -> tuple[Any, Taps]:
+def _read(size: int, taps: Taps, xp: Namespace) -> tuple[Array, Taps]:
     """Which places of an axis to read, and the taps on these; all of them if taps read no fewer."""
     count = taps[0][0].shape[0]
     if len(taps) * count >= size:
@@ -89,7 +104,7 @@ def _read(size: int, taps: Taps, xp: Any) -> tuple[Any, Taps]:
     return xp.concat([places for places, _ in taps]), renamed
 
 
-def _scattered(xp: Any, grad: Any, axis: int, taps: Taps, size: int) -> Any:
+def _scattered(xp: Namespace, grad: Array, axis: int, taps: Taps, size: int) -> Array:
     """The transpose of `_gathered`."""
     shape = list(grad.shape)
     shape[axis] = size
@@ -99,7 +114,7 @@ def _scattered(xp: Any, grad: Any, axis: int, taps: Taps, size: int) -> Any:
     return total
 
 
-def _shared(xp: Any, a: Any, axis: int, shares: Any) -> Any:
+def _shared(xp: Namespace, a: Array, axis: int, shares: Array | None) -> Array:
     if shares is None:
         return a
     column = [1] * a.ndim
@@ -107,7 +122,7 @@ def _shared(xp: Any, a: Any, axis: int, shares: Any) -> Any:
     return a * xp.reshape(shares, tuple(column))
 
 
-def upsampled(k: Any, meta: TensorMeta, a: Any, taps: Sequence[Taps]) -> Any:
+def upsampled(k: Loops, meta: TensorMeta, a: LoopTensor, taps: Sequence[Taps]) -> LoopTensor:
     """Each place as the sum of what it reads. `taps` are those of rows and of columns."""
     times = [_whole_times(each, n) for each, n in zip(taps, a.shape[2:], strict=True)]
     if all(times):  # each pixel becomes a block: no position is computed
@@ -117,8 +132,8 @@ def upsampled(k: Any, meta: TensorMeta, a: Any, taps: Sequence[Taps]) -> Any:
         return out
     rows, columns = ([_tables(k, tap) for tap in each] for each in taps)
 
-    def element(n: Any, c: Any, y: Any, x: Any) -> Any:
-        def across(row: Any) -> Any:
+    def element(n: Position, c: Position, y: Position, x: Position) -> Scalar:
+        def across(row: Place) -> Scalar:
             return _total(columns, x, lambda column: k.wide(a[n, c, row, column]))
 
         return k.cast(_total(rows, y, across), meta.dtype)
@@ -126,19 +141,21 @@ def upsampled(k: Any, meta: TensorMeta, a: Any, taps: Sequence[Taps]) -> Any:
     return k.map(meta, element)
 
 
-def upsampled_backward(k: Any, meta: TensorMeta, grad: Any, taps: Sequence[Taps]) -> Any:
+def upsampled_backward(
+    k: Loops, meta: TensorMeta, grad: LoopTensor, taps: Sequence[Taps]
+) -> LoopTensor:
     """Each pixel as the sum of the places that read it."""
     times = [_whole_times(each, n) for each, n in zip(taps, meta.shape[2:], strict=True)]
     if all(times):
         blocks = grad.view(*_blocks(grad.meta, meta.shape, times))
 
-        def of_block(i: Any, inner: Any) -> Any:
+        def of_block(i: Sequence[Place], inner: Sequence[Place]) -> Scalar:
             return k.wide(blocks[i[0], i[1], i[2], inner[0], i[3], inner[1]])
 
         return k.reduce("sum", meta, times, of_block)
     rows, columns = (_readers(k, each, n) for each, n in zip(taps, meta.shape[2:], strict=True))
 
-    def share(i: Any, inner: Any) -> Any:
+    def share(i: Sequence[Place], inner: Sequence[Place]) -> Scalar:
         (n, c, y, x), (r, s) = i, inner
         valid = rows.counts[y] > k.position(r), columns.counts[x] > k.position(s)
         value = k.wide(grad[n, c, rows.places[y, r], columns.places[x, s]])
@@ -168,17 +185,22 @@ def _blocks(
     return shape, (*meta.stride[:2], times[0] * y, y, times[1] * x, x)
 
 
-def _tables(k: Any, tap: tuple[Any, Any]) -> tuple[Any, Any]:
+def _tables(k: Loops, tap: Tap) -> tuple[LoopTensor, LoopTensor | None]:
     places, shares = tap
     return k.table(places), None if shares is None else k.table(shares)
 
 
-def _total(taps: list[tuple[Any, Any]], x: Any, element: Callable[[Any], Any]) -> Any:
-    total: Any = None
+def _total(
+    taps: list[tuple[LoopTensor, LoopTensor | None]],
+    x: Position,
+    element: Callable[[Scalar], Scalar],
+) -> Scalar:
+    total: Scalar | None = None
     for places, shares in taps:
         part = element(places[x])
         part = part if shares is None else part * shares[x]
         total = part if total is None else total + part
+    assert total is not None
     return total
 
 
@@ -191,7 +213,7 @@ class _Readers(NamedTuple):
     shares: Any
 
 
-def _readers(k: Any, taps: Taps, size: int) -> _Readers:
+def _readers(k: Loops, taps: Taps, size: int) -> _Readers:
     found: list[list[tuple[int, float]]] = [[] for _ in range(size)]
     for places, shares in taps:
         for x, place in enumerate(places.tolist()):
@@ -250,7 +272,7 @@ def _settled(align: str, rest: tuple[Any, ...]) -> tuple[bool, Scales]:
 
 
 def _known_taps(
-    name: str, a: Any, small: Shape, large: Shape, options: tuple[bool, Scales]
+    name: str, a: LoopTensor, small: Shape, large: Shape, options: tuple[bool, Scales]
 ) -> list[Taps]:
     """The taps as arrays of NumPy, for loops."""
     ends = list(zip(small[2:], large[2:], strict=True))
@@ -263,7 +285,7 @@ def _declare(name: str, align: str) -> PureOp:
     def rule(self: TensorMeta, output_size: Shape, *rest: Any) -> TensorMeta:
         return _image(name, self, output_size)
 
-    def kernel(xp: Any, meta: TensorMeta, a: Any, output_size: Shape, *rest: Any) -> Any:
+    def kernel(xp: Namespace, meta: TensorMeta, a: Array, output_size: Shape, *rest: Any) -> Array:
         ends = list(zip(a.shape[2:], meta.shape[2:], strict=True))
         options = _settled(align, rest)
         rows, columns = _taps(xp, name, accumulator(meta.dtype).numpy, ends, options)
@@ -273,7 +295,9 @@ def _declare(name: str, align: str) -> PureOp:
         a = wide(xp, a, meta.dtype)
         return cast(xp, _gathered(xp, _gathered(xp, a, 3, columns), 2, rows), meta.dtype)
 
-    def loops(k: Any, meta: TensorMeta, a: Any, output_size: Shape, *rest: Any) -> Any:
+    def loops(
+        k: Loops, meta: TensorMeta, a: LoopTensor, output_size: Shape, *rest: Any
+    ) -> LoopTensor:
         taps = _known_taps(name, a, a.shape, meta.shape, _settled(align, rest))
         return upsampled(k, meta, a, taps)
 
@@ -297,8 +321,13 @@ def _declare_backward(name: str, align: str) -> PureOp:
         return _gradient_image(backward, grad_output, output_size, input_size)
 
     def kernel(
-        xp: Any, meta: TensorMeta, grad: Any, output_size: Shape, input_size: Shape, *rest: Any
-    ) -> Any:
+        xp: Namespace,
+        meta: TensorMeta,
+        grad: Array,
+        output_size: Shape,
+        input_size: Shape,
+        *rest: Any,
+    ) -> Array:
         grad = wide(xp, grad, meta.dtype)
         ends = list(zip(input_size[2:], output_size, strict=True))
         rows, columns = _taps(xp, name, grad.dtype, ends, _settled(align, rest))
@@ -306,8 +335,13 @@ def _declare_backward(name: str, align: str) -> PureOp:
         return cast(xp, _scattered(xp, inner, 3, columns, input_size[3]), meta.dtype)
 
     def loops(
-        k: Any, meta: TensorMeta, grad: Any, output_size: Shape, input_size: Shape, *rest: Any
-    ) -> Any:
+        k: Loops,
+        meta: TensorMeta,
+        grad: LoopTensor,
+        output_size: Shape,
+        input_size: Shape,
+        *rest: Any,
+    ) -> LoopTensor:
         taps = _known_taps(name, grad, meta.shape, grad.shape, _settled(align, rest))
         return upsampled_backward(k, meta, grad, taps)
 
@@ -359,13 +393,13 @@ _OPS = {
 
 @composite(is_method=False)
 def interpolate(
-    input: Any,
+    input: Operand,
     size: int | Sequence[int] | None = None,
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
-) -> Any:
+) -> Operand:
     """Lines (n, c, l) or images (n, c, h, w) in another size, given as such or as a factor.
 
     `mode` is "nearest", "nearest-exact", "linear" for lines or "bilinear" for images.

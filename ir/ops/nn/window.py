@@ -7,9 +7,13 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op.parameter_types import Number
+from aotlite.ir.ops.loops import Loops, LoopTensor, Place, Position
+from aotlite.ir.scalar.expression import Scalar
 
 Ints = tuple[int, ...]
 Given = int | Sequence[int]
@@ -85,7 +89,7 @@ def held_by_windows(image: Ints, window: Window, out: Ints) -> int:
     return 2 * padded + 16 * prod(window.kernel)
 
 
-def padded_image(xp: Any, image: Any, window: Window, out: Ints, value: Any) -> Any:
+def padded_image(xp: Namespace, image: Array, window: Window, out: Ints, value: Number) -> Array:
     """The image with `value` around it, as far as the windows reach."""
     height, width = image.shape[-2:]
     top, left = window.padding
@@ -97,7 +101,7 @@ def padded_image(xp: Any, image: Any, window: Window, out: Ints, value: Any) -> 
     return padded
 
 
-def lines(xp: Any, count: int, step: int, first: int) -> Any:
+def lines(xp: Namespace, count: int, step: int, first: int) -> Array:
     """Row (or column) of the image where place `first` of each window falls."""
     return xp.arange(count, dtype=xp.int64) * step + first
 
@@ -105,30 +109,36 @@ def lines(xp: Any, count: int, step: int, first: int) -> Any:
 FEW = 25
 """Places of a window that are written out: 5 x 5."""
 
-Term = Callable[[Any, Any], Any]
+Term = Callable[[Sequence[Place], Sequence[Place]], Scalar]
 """(positions in the result, place in the window) -> scalar."""
+Candidate = Callable[[Sequence[Place], Sequence[Place]], tuple[Scalar, Scalar]]
+"""The same -> (value, place)."""
 
 
 def places_summed(
-    k: Any, meta: TensorMeta, over: Ints, term: Term, finish: Callable[[Any, Any], Any]
-) -> Any:
+    k: Loops,
+    meta: TensorMeta,
+    over: Ints,
+    term: Term,
+    finish: Callable[[Scalar, Sequence[Place]], Scalar],
+) -> LoopTensor:
     """The tensor of `finish(sum of terms, positions)`, cast to the result's dtype."""
     if 0 < sizes.numel(over) <= FEW:
         places = list(product(*map(range, over)))
         return k.map(meta, lambda *i: k.cast(finish(summed(term, i, places), i), meta.dtype))
-    rows: list[Any] = []
+    rows: list[Sequence[Place]] = []
 
-    def seen(row: Any, place: Any) -> Any:
+    def seen(row: Sequence[Place], place: Sequence[Place]) -> Scalar:
         rows[:] = [row]
         return term(row, place)
 
-    def finished(total: Any) -> Any:
+    def finished(total: Scalar) -> Scalar:
         return k.cast(finish(total, rows[0]), meta.dtype)
 
     return k.reduce("sum", meta, over, seen, finish=finished)
 
 
-def summed(term: Term, row: Any, places: Iterable[Ints]) -> Any:
+def summed(term: Term, row: Sequence[Place], places: Iterable[Sequence[Place]]) -> Scalar:
     """The sum of the terms at these places, in order."""
     first, *rest = [term(row, place) for place in places]
     for each in rest:
@@ -137,22 +147,23 @@ def summed(term: Term, row: Any, places: Iterable[Ints]) -> Any:
 
 
 def places_best(
-    k: Any, metas: tuple[TensorMeta, TensorMeta], over: Ints, parts: Term, *, whole: bool
-) -> Any:
+    k: Loops, metas: tuple[TensorMeta, TensorMeta], over: Ints, parts: Candidate, *, whole: bool
+) -> tuple[LoopTensor, ...]:
     """The largest value of each window and its place, of (value, place); the first of equal ones,
     the last of nans. `whole`: no window has places beside the image.
     """
     if not 0 < sizes.numel(over) <= FEW:
-        return k.reduce(
+        best: tuple[LoopTensor, ...] = k.reduce(
             "pool_max",
             metas,
             over,
             parts,
             finish=lambda value, place: (k.cast(value, metas[0].dtype), place),
         )
+        return best
     outs = tuple([k.new(meta) for meta in metas])
 
-    def element(*i: Any) -> tuple[Any, Any]:
+    def element(*i: Position) -> tuple[Scalar, Scalar]:
         value, place = _best(k, [parts(i, at) for at in product(*map(range, over))], whole)
         return k.cast(value, metas[0].dtype), place
 
@@ -160,7 +171,7 @@ def places_best(
     return outs
 
 
-def _best(k: Any, candidates: list[tuple[Any, Any]], whole: bool) -> tuple[Any, Any]:
+def _best(k: Loops, candidates: list[tuple[Scalar, Scalar]], whole: bool) -> tuple[Scalar, Scalar]:
     (value, place), *rest = candidates
     for other, its in rest:
         wins = k.make("gt", other, value)

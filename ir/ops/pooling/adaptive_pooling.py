@@ -7,15 +7,19 @@ from functools import partial
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
+from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ShapeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import leading
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.workspace import OPERANDS, RESULTS
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.index.positions import taken
 from aotlite.ir.ops.kinds import require_floating
+from aotlite.ir.ops.loops import Loops, LoopTensor, Place
 from aotlite.ir.ops.nn.window import FEW, Ints, along_a_line, places_best, places_summed, summed
 from aotlite.ir.ops.pooling.windows import (
     candidate,
@@ -27,6 +31,7 @@ from aotlite.ir.ops.pooling.windows import (
 )
 from aotlite.ir.ops.precision import accumulator, cast, wide
 from aotlite.ir.ops.shape.memory_format import formatted_like, image_like
+from aotlite.ir.scalar.expression import Scalar
 
 Wished = int | Sequence[int | None]
 """A size for all dimensions or one each; None keeps the input's."""
@@ -58,13 +63,13 @@ def _checked_size(name: str, output_size: Ints) -> Ints:
     return size
 
 
-def _covered(xp: Any, count: int, size: int) -> tuple[Any, Any]:
+def _covered(xp: Namespace, count: int, size: int) -> tuple[Array, Array]:
     """First and end of each of `count` stretches that cover `size` places evenly."""
     index = xp.arange(count, dtype=xp.int64)
     return index * size // max(count, 1), -(-(index + 1) * size // max(count, 1))
 
 
-def _longest(xp: Any, stretch: tuple[Any, Any]) -> int:
+def _longest(xp: Namespace, stretch: tuple[Array, Array]) -> int:
     """Places of the longest of some stretches, given by their first places and ends."""
     first, end = stretch
     return int(xp.max(end - first)) if first.size else 0
@@ -80,7 +85,7 @@ def _filled_in(output_size: Wished, own: Ints) -> Ints:
 
 
 # -------------------------------------------------------------------------------------- the mean
-def _stretch_sums(xp: Any, a: Any, axis: int, count: int) -> Any:
+def _stretch_sums(xp: Namespace, a: Array, axis: int, count: int) -> Array:
     """Sums over `count` stretches that cover an axis evenly; they may share their ends."""
     size = a.shape[axis]
     first, end = _covered(xp, count, size)
@@ -96,13 +101,13 @@ def _stretch_sums(xp: Any, a: Any, axis: int, count: int) -> Any:
     return total
 
 
-def _areas(xp: Any, out: Ints, image: Ints, dtype: Any) -> Any:
+def _areas(xp: Namespace, out: Ints, image: Ints, dtype: object) -> Array:
     """(outH, outW): how many places each window covers."""
     rows, columns = (_covered(xp, *sides) for sides in zip(out, image, strict=True))
     return xp.astype((rows[1] - rows[0])[:, None] * (columns[1] - columns[0]), dtype)
 
 
-def _both_sums(xp: Any, a: Any, out: Ints) -> Any:
+def _both_sums(xp: Namespace, a: Array, out: Ints) -> Array:
     return _stretch_sums(xp, _stretch_sums(xp, a, a.ndim - 1, out[1]), a.ndim - 2, out[0])
 
 
@@ -116,13 +121,15 @@ def _most_places(count: int, size: int) -> int:
     return max([end - first for first, end in (_stretch(i, count, size) for i in range(count))])
 
 
-def even_maxima(k: Any, metas: tuple[TensorMeta, TensorMeta], a: Any) -> Any:
+def even_maxima(
+    k: Loops, metas: tuple[TensorMeta, TensorMeta], a: LoopTensor
+) -> tuple[LoopTensor, ...]:
     """The largest element of each window and its place in the plane."""
     image, out = a.shape[-2:], metas[0].shape[-2:]
     if 0 in metas[0].shape:
         return k.new(metas[0]), k.new(metas[1])
 
-    def parts(row: Any, inner: Any) -> Any:
+    def parts(row: Sequence[Place], inner: Sequence[Place]) -> tuple[Scalar, Scalar]:
         plane, *at = plane_of(row)
         places, inside = _stretched(k, at, inner, (out, image))
         return candidate(k, a, (*plane, *places), inside)
@@ -131,7 +138,9 @@ def even_maxima(k: Any, metas: tuple[TensorMeta, TensorMeta], a: Any) -> Any:
     return places_best(k, metas, tuple(map(_most_places, out, image)), parts, whole=whole)
 
 
-def _stretched(k: Any, at: Any, inner: Any, sides: tuple[Ints, Ints]) -> tuple[list[Any], Any]:
+def _stretched(
+    k: Loops, at: Sequence[Place], inner: Sequence[Place], sides: tuple[Ints, Ints]
+) -> tuple[list[Place], Scalar]:
     """(row and column at a place of the window at these positions, whether it has that place)."""
     places, inside = [], []
     for i, step, count, size in zip(at, inner, *sides, strict=True):
@@ -141,13 +150,13 @@ def _stretched(k: Any, at: Any, inner: Any, sides: tuple[Ints, Ints]) -> tuple[l
     return places, k.all(*inside)
 
 
-def even_means(k: Any, meta: TensorMeta, a: Any, *, backward: bool = False) -> Any:
+def even_means(k: Loops, meta: TensorMeta, a: LoopTensor, *, backward: bool = False) -> LoopTensor:
     """The mean of each window; or what windows with these values give to each pixel."""
     formed, here, there = accumulator(meta.dtype), meta.shape[-2:], a.shape[-2:]
     if 0 in meta.shape or 0 in a.shape:
         return k.map(meta, lambda *i: 0)
 
-    def term(row: Any, inner: Any) -> Any:
+    def term(row: Sequence[Place], inner: Sequence[Place]) -> Scalar:
         plane, *at = plane_of(row)
         places, inside = _stretched(k, at, inner, (here, there))
         value = k.cast(a[(*plane, *places)], formed)
@@ -155,20 +164,22 @@ def even_means(k: Any, meta: TensorMeta, a: Any, *, backward: bool = False) -> A
             value = value / _area(k, places, (there, here), formed)
         return k.where(inside, value, 0)
 
-    def finish(total: Any, row: Any) -> Any:
+    def finish(total: Scalar, row: Sequence[Place]) -> Scalar:
         return total if backward else total / _area(k, row[-2:], (here, there), formed)
 
     rows, columns = map(_most_places, here, there)
     if rows * columns > FEW:
         return places_summed(k, meta, (rows, columns), term, finish)
 
-    def line(row: Any, inner: Any) -> Any:  # as the kernel does, which sums lines first
+    def line(
+        row: Sequence[Place], inner: Sequence[Place]
+    ) -> Scalar:  # as the kernel does, which sums lines first
         return summed(term, row, [(*inner, step) for step in range(columns)])
 
     return places_summed(k, meta, (rows,), line, finish)
 
 
-def _area(k: Any, at: Any, sides: tuple[Ints, Ints], dtype: Any) -> Any:
+def _area(k: Loops, at: Sequence[Place], sides: tuple[Ints, Ints], dtype: DType) -> Scalar:
     """How many places the window at these positions covers."""
     lengths = []
     for i, count, size in zip(at, *sides, strict=True):
@@ -178,12 +189,12 @@ def _area(k: Any, at: Any, sides: tuple[Ints, Ints], dtype: Any) -> Any:
     return k.cast(lengths[0] * lengths[1], dtype)
 
 
-def _of_scalar(k: Any, i: Any, count: int, size: int) -> tuple[Any, Any]:
+def _of_scalar(k: Loops, i: Any, count: int, size: int) -> tuple[Scalar, Scalar]:
     last = (i + 1) * size + (count - 1)
     return k.make("idiv", i * size, count), k.make("idiv", last, count)
 
 
-def _mean_kernel(xp: Any, meta: TensorMeta, a: Any, output_size: Ints) -> Any:
+def _mean_kernel(xp: Namespace, meta: TensorMeta, a: Array, output_size: Ints) -> Array:
     a, out = wide(xp, a, meta.dtype), meta.shape[-2:]
     result = _both_sums(xp, a, out) / _areas(xp, out, a.shape[-2:], a.dtype)
     return cast(xp, result, meta.dtype)
@@ -213,7 +224,7 @@ def _mean_back_rule(grad_output: TensorMeta, self: TensorMeta) -> TensorMeta:
     return image_like(self, self.shape)
 
 
-def _mean_back_kernel(xp: Any, meta: TensorMeta, grad: Any, a: Any) -> Any:
+def _mean_back_kernel(xp: Namespace, meta: TensorMeta, grad: Array, a: Array) -> Array:
     grad = wide(xp, grad, meta.dtype)
     share = grad / _areas(xp, grad.shape[-2:], a.shape[-2:], grad.dtype)
     # A place lies in window i exactly if i lies in the place's stretch of the windows.
@@ -239,7 +250,7 @@ ADAPTIVE_AVG_POOL2D_BACKWARD: PureOp = pure(
 
 
 @composite(is_method=False)
-def adaptive_avg_pool2d(input: Any, output_size: Wished) -> Any:
+def adaptive_avg_pool2d(input: Operand, output_size: Wished) -> Operand:
     """The means of windows that cover the image evenly: (n, c, h, w) -> (n, c, *output_size).
 
     None in the place of a size keeps the input's.
@@ -253,7 +264,7 @@ def adaptive_avg_pool2d(input: Any, output_size: Wished) -> Any:
 
 
 @composite(is_method=False)
-def adaptive_avg_pool1d(input: Any, output_size: int | Sequence[int]) -> Any:
+def adaptive_avg_pool1d(input: Operand, output_size: int | Sequence[int]) -> Operand:
     """The means of stretches that cover the line evenly: (n, c, l) -> (n, c, output_size)."""
     check_line("adaptive_avg_pool1d", input)
     (size,) = along_a_line("adaptive_avg_pool1d", "output_size", output_size)
@@ -267,8 +278,8 @@ def _max_rule(self: TensorMeta, output_size: Ints) -> tuple[TensorMeta, TensorMe
 
 
 def _max_kernel(
-    xp: Any, metas: tuple[TensorMeta, TensorMeta], a: Any, output_size: Ints
-) -> tuple[Any, Any]:
+    xp: Namespace, metas: tuple[TensorMeta, TensorMeta], a: Array, output_size: Ints
+) -> tuple[Array, Array]:
     a, shape = wide(xp, a, metas[0].dtype), metas[0].shape
     (height, width), out = a.shape[-2:], shape[-2:]
     rows, columns = _covered(xp, out[0], height), _covered(xp, out[1], width)
@@ -301,7 +312,9 @@ ADAPTIVE_MAX_POOL2D: PureOp = pure(
 
 
 @composite(is_method=False)
-def adaptive_max_pool2d(input: Any, output_size: Wished, return_indices: bool = False) -> Any:
+def adaptive_max_pool2d(
+    input: Operand, output_size: Wished, return_indices: bool = False
+) -> tuple[Operand, Operand] | Operand:
     """The maxima of windows that cover the image evenly: (n, c, h, w) -> (n, c, *output_size).
 
     None in the place of a size keeps the input's; with indices, a pair.

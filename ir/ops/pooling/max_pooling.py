@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import DTypeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import leading
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.workspace import OPERANDS, RESULTS
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.kinds import require_floating
+from aotlite.ir.ops.loops import Loops, LoopTensor, Place
 from aotlite.ir.ops.nn.window import (
     WINDOWS,
     Given,
@@ -39,6 +42,7 @@ from aotlite.ir.ops.pooling.windows import (
 )
 from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.shape.memory_format import image_like
+from aotlite.ir.scalar.expression import Scalar
 
 
 def _max_pool_rule(
@@ -58,7 +62,7 @@ def _max_pool_rule(
     return values, values.with_dtype(dtypes.int64)
 
 
-def _first_inside(xp: Any, window: Window, out: Ints, width: int) -> Any:
+def _first_inside(xp: Namespace, window: Window, out: Ints, width: int) -> Array:
     """(outH, outW): the flat index of the first place of each window that is on the image."""
     starts = []
     for n, step, pad, gap in zip(out, window.stride, window.padding, window.dilation, strict=True):
@@ -68,15 +72,15 @@ def _first_inside(xp: Any, window: Window, out: Ints, width: int) -> Any:
 
 
 def _max_pool_kernel(
-    xp: Any,
+    xp: Namespace,
     metas: tuple[TensorMeta, TensorMeta],
-    a: Any,
+    a: Array,
     kernel_size: Ints,
     stride: Ints,
     padding: Ints,
     dilation: Ints,
     ceil_mode: bool,
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     a = wide(xp, a, metas[0].dtype)
     window = pool_window("max_pool2d", kernel_size, stride, padding, dilation)
     shape, out, width = metas[0].shape, metas[0].shape[-2:], a.shape[-1]
@@ -100,7 +104,9 @@ def _held(args: tuple[Any, ...], results: Sequence[TensorMeta]) -> int:
 
 
 # ------------------------------------------------------------------------------------- maxima
-def maxima(k: Any, metas: tuple[TensorMeta, TensorMeta], a: Any, window: Window) -> Any:
+def maxima(
+    k: Loops, metas: tuple[TensorMeta, TensorMeta], a: LoopTensor, window: Window
+) -> tuple[LoopTensor, ...] | None:
     """The largest element of each window and its place in the plane; None where a window stands
     wholly beside the image.
     """
@@ -108,7 +114,7 @@ def maxima(k: Any, metas: tuple[TensorMeta, TensorMeta], a: Any, window: Window)
     if not all(_meets(window, axis, image[axis], out[axis]) for axis in (0, 1)):
         return None
 
-    def parts(row: Any, inner: Any) -> Any:
+    def parts(row: Sequence[Place], inner: Sequence[Place]) -> tuple[Scalar, Scalar]:
         plane, *at = plane_of(row)
         y, x = standing(window, at, inner)
         inside = k.all(k.inside(y, 0, image[0]), k.inside(x, 0, image[1]))
@@ -149,14 +155,14 @@ MAX_POOL2D_WITH_INDICES: PureOp = pure(
 # ------------------------------------------------------------------------------ what users call
 @composite(is_method=False)
 def max_pool2d(
-    input: Any,
+    input: Operand,
     kernel_size: Given,
     stride: Given | None = None,
     padding: Given = 0,
     dilation: Given = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> tuple[Operand, Operand] | Operand:
     """The largest value of each window: (n, c, h, w) -> (n, c, h', w'); with indices, a pair."""
     steps = kernel_size if stride is None else stride
     values, indices = input._do(
@@ -167,14 +173,14 @@ def max_pool2d(
 
 @composite(is_method=False)
 def max_pool1d(
-    input: Any,
+    input: Operand,
     kernel_size: Given,
     stride: Given | None = None,
     padding: Given = 0,
     dilation: Given = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> tuple[Operand, Operand] | Operand:
     """The largest value of each window of a line: (n, c, l) -> (n, c, l'); with indices, a pair."""
     name = "max_pool1d"
     check_line(name, input)

@@ -11,13 +11,16 @@ from typing import Any, NamedTuple
 import attrs
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import leading
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.workspace import OPERANDS, RESULTS
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.loops import Element, Loops, LoopTensor, Place
 from aotlite.ir.ops.nn.window import (
     WINDOWS,
     Given,
@@ -40,6 +43,7 @@ from aotlite.ir.ops.pooling.windows import (
 )
 from aotlite.ir.ops.precision import accumulator, cast, wide
 from aotlite.ir.ops.shape.memory_format import image_like
+from aotlite.ir.scalar.expression import Scalar
 
 
 class _Means(NamedTuple):
@@ -66,7 +70,9 @@ def _means(name: str, self: TensorMeta, how: _Means) -> TensorMeta:
     return image_like(self, pool_size(name, self.shape, how.window(name), how.ceil_mode))
 
 
-def _spans(xp: Any, window: Window, out: Ints, image: Ints, clipped: bool) -> tuple[Any, Any]:
+def _spans(
+    xp: Namespace, window: Window, out: Ints, image: Ints, clipped: bool
+) -> tuple[Array, Array]:
     """Rows (outH, 1) and columns (outW,) that each window covers; `clipped` to the image proper."""
     found = []
     for axis in (0, 1):
@@ -77,7 +83,7 @@ def _spans(xp: Any, window: Window, out: Ints, image: Ints, clipped: bool) -> tu
     return found[0][:, None], found[1]
 
 
-def _divisor(xp: Any, how: _Means, window: Window, out: Ints, image: Ints) -> Any:
+def _divisor(xp: Namespace, how: _Means, window: Window, out: Ints, image: Ints) -> Array | int:
     """By what each window's sum is divided: a number, or (outH, outW) int64."""
     if how.divisor_override is not None:
         return how.divisor_override
@@ -86,7 +92,7 @@ def _divisor(xp: Any, how: _Means, window: Window, out: Ints, image: Ints) -> An
     return xp.maximum(rows * columns, 1)
 
 
-def _avg_pool_kernel(xp: Any, meta: TensorMeta, a: Any, *args: Any) -> Any:
+def _avg_pool_kernel(xp: Namespace, meta: TensorMeta, a: Array, *args: Any) -> Array:
     a, how, out = wide(xp, a, meta.dtype), _Means(*args), meta.shape[-2:]
     window = how.window("avg_pool2d")
     padded = padded_image(xp, a, window, out, 0)
@@ -97,7 +103,7 @@ def _avg_pool_kernel(xp: Any, meta: TensorMeta, a: Any, *args: Any) -> Any:
     return cast(xp, _quotient(xp, total, divisor), meta.dtype)
 
 
-def _quotient(xp: Any, total: Any, divisor: Any) -> Any:
+def _quotient(xp: Namespace, total: Array, divisor: Array | int) -> Array:
     """total / divisor in total's dtype; integers towards zero, as in PyTorch."""
     if not isinstance(divisor, int):
         divisor = xp.astype(divisor, total.dtype)
@@ -133,30 +139,30 @@ class Means:
         return self.image[axis] + (self.window.padding[axis] if self.border else 0)
 
 
-def means(k: Any, meta: TensorMeta, a: Any, how: Means) -> Any:
+def means(k: Loops, meta: TensorMeta, a: LoopTensor, how: Means) -> LoopTensor:
     """The mean of each window."""
     formed = accumulator(meta.dtype)
 
-    def term(row: Any, inner: Any) -> Any:
+    def term(row: Sequence[Place], inner: Sequence[Place]) -> Scalar:
         plane, *at = plane_of(row)
         y, x = standing(how.window, at, inner)
         inside = k.all(k.inside(y, 0, how.image[0]), k.inside(x, 0, how.image[1]))
         return k.where(inside, k.cast(a[(*plane, y, x)], formed), 0)
 
-    def finish(total: Any, row: Any) -> Any:
+    def finish(total: Scalar, row: Sequence[Place]) -> Scalar:
         return _divided(k, total, _divisor_at(k, how, *row[-2:]))
 
     return places_summed(k, meta, how.window.kernel, term, finish)
 
 
-def means_backward(k: Any, meta: TensorMeta, grad: Any, how: Means) -> Any:
+def means_backward(k: Loops, meta: TensorMeta, grad: LoopTensor, how: Means) -> LoopTensor:
     """The gradient of the image: each pixel's shares of the windows that see it."""
     formed = accumulator(meta.dtype)
     over = tuple(
         [-(-n // step) for n, step in zip(how.window.kernel, how.window.stride, strict=True)]
     )
 
-    def term(row: Any, inner: Any) -> Any:
+    def term(row: Sequence[Place], inner: Sequence[Place]) -> Scalar:
         plane, *pixel = plane_of(row)
         found, at = [], []
         for axis in (0, 1):
@@ -169,7 +175,7 @@ def means_backward(k: Any, meta: TensorMeta, grad: Any, how: Means) -> Any:
     return places_summed(k, meta, over, term, lambda total, row: total)
 
 
-def _behind(k: Any, how: Means, axis: int, pixel: Any, back: Any) -> tuple[Any, Any]:
+def _behind(k: Loops, how: Means, axis: int, pixel: Any, back: Any) -> tuple[Place, Scalar]:
     """(the window that stands `back` before the last one that sees a pixel, whether it sees it)."""
     step, size = how.window.stride[axis], how.window.kernel[axis]
     from_border = pixel + how.window.padding[axis]
@@ -179,18 +185,18 @@ def _behind(k: Any, how: Means, axis: int, pixel: Any, back: Any) -> tuple[Any, 
     return stands, k.all(k.inside(stands, 0, how.out[axis]), reach < size)
 
 
-def _divisor_at(k: Any, how: Means, y: Any, x: Any) -> Any:
+def _divisor_at(k: Loops, how: Means, y: Place, x: Place) -> Element:
     """By what the sum of the window at y, x is divided: a number, or an int64."""
     if how.divisor is not None:
         return how.divisor
     rows, columns = _covered_by(k, how, 0, y), _covered_by(k, how, 1, x)
     if type(rows) is int and type(columns) is int:
         return max(rows * columns, 1)
-    count = columns * rows if type(rows) is int else rows * columns
+    count: Any = columns * rows if type(rows) is int else rows * columns
     return k.where(count < 1, 1, count)  # a window on the border alone is 0 anyhow
 
 
-def _covered_by(k: Any, how: Means, axis: int, at: Any) -> Any:
+def _covered_by(k: Loops, how: Means, axis: int, at: Place) -> Scalar | int:
     """How many rows, or columns, the window at a position covers."""
     spans = how.spans(axis)
     if len(set(spans)) == 1:
@@ -201,7 +207,7 @@ def _covered_by(k: Any, how: Means, axis: int, at: Any) -> Any:
     return end - (first if how.border else k.where(first < 0, 0, first))
 
 
-def _divided(k: Any, total: Any, divisor: Any) -> Any:
+def _divided(k: Loops, total: Scalar, divisor: Element) -> Scalar:
     """total / divisor; integers towards zero."""
     count = k.cast(divisor, total.dtype)
     return total / count if total.dtype.is_floating_point else k.make("idiv", total, count)
@@ -212,26 +218,28 @@ def _loops_of(name: str, how: _Means, image: Ints, out: Ints) -> Means:
     return Means(window, image, out, how.count_include_pad, how.divisor_override)
 
 
-def _avg_pool_loops(k: Any, meta: TensorMeta, a: Any, *args: Any) -> Any:
+def _avg_pool_loops(k: Loops, meta: TensorMeta, a: LoopTensor, *args: Any) -> LoopTensor:
     how = _loops_of("avg_pool2d", _Means(*args), a.shape[-2:], meta.shape[-2:])
     return means(k, meta, a, how)
 
 
-def _avg_back_loops(k: Any, meta: TensorMeta, grad: Any, a: Any, *args: Any) -> Any:
+def _avg_back_loops(
+    k: Loops, meta: TensorMeta, grad: LoopTensor, a: LoopTensor, *args: Any
+) -> LoopTensor:
     image, out = a.shape[-2:], grad.shape[-2:]
     return means_backward(k, meta, grad, _loops_of("avg_pool2d", _Means(*args), image, out))
 
 
 def _avg_pool_vjp(
-    grad: Any,
-    self: Any,
+    grad: Operand,
+    self: Operand,
     kernel_size: Ints,
     stride: Ints,
     padding: Ints,
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
-) -> Any:
+) -> Operand:
     return grad._do(
         "avg_pool2d_backward",
         self,
@@ -276,7 +284,7 @@ def _avg_back_rule(grad_output: TensorMeta, self: TensorMeta, *args: Any) -> Ten
     return image_like(self, self.shape)
 
 
-def _avg_back_kernel(xp: Any, meta: TensorMeta, grad: Any, a: Any, *args: Any) -> Any:
+def _avg_back_kernel(xp: Namespace, meta: TensorMeta, grad: Array, a: Array, *args: Any) -> Array:
     grad, how, out = wide(xp, grad, meta.dtype), _Means(*args), grad.shape[-2:]
     window, (height, width) = how.window("avg_pool2d_backward"), a.shape[-2:]
     share = _quotient(xp, grad, _divisor(xp, how, window, out, (height, width)))
@@ -290,14 +298,14 @@ def _avg_back_kernel(xp: Any, meta: TensorMeta, grad: Any, a: Any, *args: Any) -
 
 
 def _avg_back_vjp(
-    grad: Any,
+    grad: Operand,
     kernel_size: Ints,
     stride: Ints,
     padding: Ints,
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
-) -> Any:
+) -> Operand:
     return grad._do(
         "avg_pool2d",
         kernel_size,
@@ -328,14 +336,14 @@ AVG_POOL2D_BACKWARD: PureOp = pure(
 
 @composite(is_method=False)
 def avg_pool2d(
-    input: Any,
+    input: Operand,
     kernel_size: Given,
     stride: Given | None = None,
     padding: Given = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> Any:
+) -> Operand:
     """The mean of each window: (n, c, h, w) -> (n, c, h', w'), also without n."""
     steps = kernel_size if stride is None else stride
     return input._do(
@@ -351,13 +359,13 @@ def avg_pool2d(
 
 @composite(is_method=False)
 def avg_pool1d(
-    input: Any,
+    input: Operand,
     kernel_size: Given,
     stride: Given | None = None,
     padding: Given = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-) -> Any:
+) -> Operand:
     """The mean of each window of a line: (n, c, l) -> (n, c, l'), also without n."""
     check_line("avg_pool1d", input)
     window = on_a_line("avg_pool1d", kernel_size, stride, padding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,12 @@ import numpy as np
 from aotlite.ir import dtypes
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import common_device
+from aotlite.ir.ops.loops import Loops, LoopTensor, Place
 from aotlite.ir.ops.nn.window import Given, Ints, Window, along_a_line, window_of
+from aotlite.ir.scalar.expression import Scalar
 
 
 def pool_window(
@@ -55,12 +60,12 @@ def check_image(name: str, self: TensorMeta) -> None:
         )
 
 
-def lowest(xp: Any, dtype: Any) -> Any:
+def lowest(xp: Any, dtype: np.dtype) -> Number:
     """The least number of an array's dtype."""
     return -float("inf") if dtypes.from_numpy(dtype).is_floating_point else int(xp.iinfo(dtype).min)
 
 
-def to_maxima(grad_values: Any, self: Any, indices: Any) -> Any:
+def to_maxima(grad_values: Any, self: Operand, indices: Operand) -> Operand:
     """The gradient of maxima, given to the places that they were found at."""
     shape = self.shape
     planes = grad_values.new_zeros((*shape[:-2], shape[-2] * shape[-1]))
@@ -68,7 +73,7 @@ def to_maxima(grad_values: Any, self: Any, indices: Any) -> Any:
     return flat.view(shape)
 
 
-def check_line(name: str, input: Any) -> None:
+def check_line(name: str, input: Operand) -> None:
     """Raises ShapeError unless it is (n, c, l) or (c, l)."""
     if input.ndim not in (2, 3):
         raise ShapeError(f"{name}: the tensor has shape {input.shape}, expected 2 or 3 dimensions")
@@ -102,15 +107,17 @@ _BEYOND = 2**63 - 1
 """The place of what is beside the image: of equal elements the first one is chosen."""
 
 
-def plane_of(row: Any) -> tuple[tuple[Any, ...], Any, Any]:
+def plane_of(row: Sequence[Place]) -> tuple[Sequence[Place], Place, Place]:
     """(positions before the plane, row, column)."""
     return row[:-2], row[-2], row[-1]
 
 
-def candidate(k: Any, a: Any, at: tuple[Any, ...], inside: Any) -> tuple[Any, Any]:
+def candidate(
+    k: Loops, a: LoopTensor, at: tuple[Any, ...], inside: Scalar
+) -> tuple[Scalar, Scalar]:
     """(value, place in the plane) of an element, which counts for nothing if it is not inside."""
     value = k.wide(a[at])
-    least = -np.inf if value.dtype.is_floating_point else np.iinfo(value.dtype.numpy).min
+    least = lowest(np, value.dtype.numpy)
     row, column = at[-2] * a.shape[-1], at[-1]
     affine = hasattr(column, "extents")
     place = k.position(column + row if affine else k.position(row) + column)

@@ -7,11 +7,12 @@ values do not depend on strides, and compiled code draws the same numbers as eag
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.ir import dtypes
-from aotlite.ir.arrays.device import CPU
+from aotlite.ir.arrays import Array
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.dtypes.limits import finfo, iinfo
 from aotlite.ir.errors import ArgumentError, DTypeError
@@ -20,6 +21,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.creation.factories import check_size
 from aotlite.ir.ops.declare import common_device, common_dtype
 from aotlite.ir.ops.kinds import require_floating
+from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.ops.random.philox import (
     PhiloxStream,
     consumed,
@@ -32,6 +34,7 @@ from aotlite.ir.ops.random.philox import (
     unit_loops,
 )
 from aotlite.ir.ops.random.state import Place
+from aotlite.ir.scalar.expression import Scalar
 
 _WIDE = {dtypes.float64: dtypes.float64, dtypes.complex128: dtypes.float64}
 
@@ -60,7 +63,7 @@ def _two_draws(meta: TensorMeta) -> int:
     return 2 * consumed(tensor_meta(meta.shape, None, real))
 
 
-def _gauss_loops(k: Any, meta: TensorMeta, place: Place) -> tuple[Any, Callable[..., Any]]:
+def _gauss_loops(k: Loops, meta: TensorMeta, place: Place) -> tuple[Any, Callable[..., Any]]:
     """What `laid_out` takes for the normal numbers of `_gauss`."""
     seed, offset, advance = place
     count, real = meta.numel, _WIDE.get(meta.dtype, dtypes.float32)
@@ -69,14 +72,14 @@ def _gauss_loops(k: Any, meta: TensorMeta, place: Place) -> tuple[Any, Callable[
     angles = unit_loops(k, (seed, offset, advance + used), count, real)
     angles = angles.view(meta.shape, layout.contiguous_strides(meta.shape))
 
-    def number(drawn: Any, i: Any) -> Any:
+    def number(drawn: Scalar, i: Position) -> Scalar:
         length = k.make("sqrt", k.call("log1p", -drawn) * -2.0)
         return length * k.call("cos", angles[i] * (2 * math.pi))
 
     return lengths, number
 
 
-def _randn_loops(k: Any, meta: TensorMeta, place: Place, *rest: Any) -> Any:
+def _randn_loops(k: Loops, meta: TensorMeta, place: Place, *rest: Any) -> LoopTensor:
     flat, number = _gauss_loops(k, meta, place)
     return laid_out(k, meta, flat, lambda drawn, i: k.cast(number(drawn, i), meta.dtype))
 
@@ -95,7 +98,7 @@ Source: Box and Muller, "A note on the generation of random normal deviates" (19
 """
 
 
-def _normal_rule(mean: Any, std: Any) -> TensorMeta:
+def _normal_rule(mean: TensorMeta | type, std: TensorMeta | type) -> TensorMeta:
     metas = [each for each in (mean, std) if type(each) is TensorMeta]
     dtype = common_dtype(tuple(metas))
     if not dtype.is_differentiable or (type(std) is TensorMeta and std.dtype.is_complex):
@@ -104,7 +107,7 @@ def _normal_rule(mean: Any, std: Any) -> TensorMeta:
     return random_meta("normal", shape, dtype, common_device("normal", metas))
 
 
-def _normal_kernel(stream: PhiloxStream, meta: TensorMeta, mean: Any, std: Any) -> Any:
+def _normal_kernel(stream: PhiloxStream, meta: TensorMeta, mean: object, std: object) -> Array:
     xp = stream.xp
     if not bool(xp.all(xp.asarray(std) >= 0)):
         raise ArgumentError("normal: an element of 'std' is negative or nan, expected 0 or more")
@@ -113,7 +116,9 @@ def _normal_kernel(stream: PhiloxStream, meta: TensorMeta, mean: Any, std: Any) 
     return xp.astype(drawn * std + mean, meta.dtype.numpy)
 
 
-def _normal_loops(k: Any, meta: TensorMeta, place: Place, mean: Any, std: Any) -> Any:
+def _normal_loops(
+    k: Loops, meta: TensorMeta, place: Place, mean: object, std: Any
+) -> LoopTensor | None:
     real = _WIDE.get(meta.dtype, dtypes.float32)
     if hasattr(std, "meta"):
         k.refuse(std.shape, lambda *i: k.make("not", k.wide(std[i]) >= 0))
@@ -121,10 +126,10 @@ def _normal_loops(k: Any, meta: TensorMeta, place: Place, mean: Any, std: Any) -
         return None
     flat, number = _gauss_loops(k, meta, place)
 
-    def at(value: Any, i: Any) -> Any:
+    def at(value: Any, i: Sequence[Place]) -> Scalar:
         return k.cast(value.at(i) if hasattr(value, "meta") else value, real)
 
-    def element(drawn: Any, i: Any) -> Any:
+    def element(drawn: Scalar, i: Sequence[Place]) -> Scalar:
         return k.cast(number(drawn, i) * at(std, i) + at(mean, i), meta.dtype)
 
     return laid_out(k, meta, flat, element)
@@ -154,7 +159,7 @@ def whole_range(dtype: DType) -> tuple[int, int]:
 
 
 def _randint_rule(
-    low: int, high: int, size: tuple[int, ...], dtype: DType | None, device: Any
+    low: int, high: int, size: tuple[int, ...], dtype: DType | None, device: Device
 ) -> TensorMeta:
     dtype = dtype or dtypes.int64
     check_size("randint", size)
@@ -185,13 +190,15 @@ def _randint_kernel(stream: PhiloxStream, meta: TensorMeta, low: int, high: int,
     return xp.reshape(xp.astype(signed, meta.dtype.numpy), meta.shape)
 
 
-def _randint_loops(k: Any, meta: TensorMeta, place: Place, low: int, high: int, *rest: Any) -> Any:
+def _randint_loops(
+    k: Loops, meta: TensorMeta, place: Place, low: int, high: int, *rest: Any
+) -> LoopTensor | None:
     if meta.dtype.is_floating_point:
         return None
     flat = drawn(k, place, meta.numel, (philox, dtypes.uint64, long_words))
     count = high - low
 
-    def number(word: Any, i: Any) -> Any:
+    def number(word: Scalar, i: Position) -> Scalar:
         rest = word if count == 1 << 64 else k.make("irem", word, count)
         return k.cast(rest + k.number(low % (1 << 64), dtypes.uint64), meta.dtype)
 
@@ -209,7 +216,7 @@ RANDINT = draw(
 """Integers from `low` up to `high`, without it."""
 
 
-def _randperm_rule(n: int, dtype: DType | None, device: Any) -> TensorMeta:
+def _randperm_rule(n: int, dtype: DType | None, device: Device) -> TensorMeta:
     dtype = dtype or dtypes.int64
     check_size("randperm", (n,))
     if dtype is dtypes.bool_ or dtype.is_complex:
@@ -251,7 +258,7 @@ def _bernoulli_kernel(stream: PhiloxStream, meta: TensorMeta, p: Any) -> Any:
     return xp.astype(below, meta.dtype.numpy)
 
 
-def _bernoulli_loops(k: Any, meta: TensorMeta, place: Place, p: Any) -> Any:
+def _bernoulli_loops(k: Loops, meta: TensorMeta, place: Place, p: LoopTensor) -> LoopTensor:
     k.refuse(p.shape, lambda *i: k.make("not", k.all(p[i] >= 0, p[i] <= 1)))
     wide = _WIDE.get(meta.dtype, dtypes.float32)
     flat = unit_loops(k, place, meta.numel, wide)

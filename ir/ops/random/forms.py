@@ -9,10 +9,12 @@ import math
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.op import OPS
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.creation.like import OF_SELF, made_like
 from aotlite.ir.ops.kinds import require_floating, require_inexact
 from aotlite.ir.ops.random.distributions import whole_range
@@ -24,14 +26,14 @@ _LIKE = (
 )
 
 
-def drawn(self: Any, name: str, args: tuple[Any, ...], generator: Any) -> Any:
+def drawn(self: Operand, name: str, args: tuple[Any, ...], generator: Any) -> Operand:
     """The result of a random op, drawn from this generator or the default one."""
     op = OPS[name]
     bound = op.bind(args, {})
     return self._apply(op, bound) if generator is None else generator.draw(op, bound)
 
 
-def _with_history(operand: Any, result: Any) -> Any:
+def _with_history(operand: Any, result: Operand) -> Operand:
     """The draw, with zeros as the gradient of its operand, as in PyTorch."""
     if not getattr(operand, "requires_grad", False):
         return result
@@ -40,7 +42,9 @@ def _with_history(operand: Any, result: Any) -> Any:
 
 # ----------------------------------------------------------------------------------- like another
 def _declare_like(op: str, numbers: str) -> None:
-    def make(self: Any, generator: Any, dtype: DType | None, device: Any, *rest: Any) -> Any:
+    def make(
+        self: Operand, generator: Any, dtype: DType | None, device: Device, *rest: Any
+    ) -> Operand:
         args = (self.shape, dtype or self.dtype, device or self.device)
         return made_like(self, _of_size(self, op, args, generator), f"{op}_like", *rest)
 
@@ -52,7 +56,7 @@ _declare_like("rand", "Uniform")
 _declare_like("randn", "Normal")
 
 
-def _of_size(self: Any, name: str, args: tuple[Any, ...], generator: Any) -> Any:
+def _of_size(self: Operand, name: str, args: tuple[Any, ...], generator: Any) -> Operand:
     *front, size, dtype, device = args
     op = OPS[name]
     bound = op.bind((*front, size), {"dtype": dtype, "device": device})
@@ -63,14 +67,14 @@ def _of_size(self: Any, name: str, args: tuple[Any, ...], generator: Any) -> Any
     f"randint_like(Tensor self, int? low=None, int? high=None, {_LIKE}) -> Tensor", is_method=False
 )
 def randint_like(
-    self: Any,
+    self: Operand,
     low: int | None,
     high: int | None,
     generator: Any,
-    dtype: Any,
-    device: Any,
+    dtype: DType,
+    device: Device,
     *rest: Any,
-) -> Any:
+) -> Operand:
     """Integers below the one bound, or from `low` up to `high`, like a tensor."""
     first, end = (0, low) if high is None else (low or 0, high)
     if end is None:
@@ -82,14 +86,14 @@ def randint_like(
 
 # ---------------------------------------------------------------------------- bernoulli and normal
 @composite(f"bernoulli(Tensor self, float? p=None, *, {_GENERATOR}) -> Tensor")
-def bernoulli(self: Any, p: float | None, generator: Any) -> Any:
+def bernoulli(self: Operand, p: float | None, generator: Any) -> Operand:
     """1 with probability `p`, or with the probability that each element is, else 0."""
     if p is None:
         return _with_history(self, drawn(self, "bernoulli", (self,), generator))
     return _truths(self, self.shape, p, generator).to(self.dtype)
 
 
-def _truths(self: Any, shape: tuple[int, ...], p: float, generator: Any) -> Any:
+def _truths(self: Operand, shape: tuple[int, ...], p: float, generator: Any) -> Operand:
     if isinstance(p, complex) or not 0 <= p <= 1:
         raise ArgumentError(f"bernoulli: p is {p}, expected 0 <= p <= 1")
     args = (shape, dtypes.default_dtype, self.device)
@@ -97,7 +101,7 @@ def _truths(self: Any, shape: tuple[int, ...], p: float, generator: Any) -> Any:
 
 
 @composite(f"bernoulli_(Tensor self, Tensor|Scalar p=0.5, *, {_GENERATOR}) -> Tensor")
-def bernoulli_(self: Any, p: Any, generator: Any) -> Any:
+def bernoulli_(self: Operand, p: Any, generator: Any) -> Operand:
     """Overwrites each element with 1, with probability `p`, or with 0."""
     if not hasattr(p, "meta"):
         return self.copy_(_truths(self, self.shape, p, generator))
@@ -105,7 +109,7 @@ def bernoulli_(self: Any, p: Any, generator: Any) -> Any:
     return self.copy_(drawn(self, "bernoulli", (spread,), generator))
 
 
-def normal(mean: Any, std: Any, generator: Any) -> Any:
+def normal(mean: Any, std: Any, generator: object) -> Any:
     """Normal numbers with tensors, or a tensor and a number, for mean and deviation."""
     operand = mean if hasattr(mean, "meta") else std
     if not hasattr(std, "meta"):
@@ -116,7 +120,7 @@ def normal(mean: Any, std: Any, generator: Any) -> Any:
     return result
 
 
-def _detached(value: Any) -> Any:
+def _detached(value: Operand) -> Operand:
     return value.detach() if hasattr(value, "meta") else value
 
 
@@ -127,13 +131,13 @@ def check_deviation(op: str, std: float) -> None:
 
 
 # -------------------------------------------------------------------------------------- in place
-def _uniform_numbers(op: str, self: Any, generator: Any) -> Any:
+def _uniform_numbers(op: str, self: Operand, generator: Any) -> Operand:
     require_floating(op, self.dtype)
     return _of_size(self, "rand", (self.shape, self.dtype, self.device), generator)
 
 
 @composite(f"uniform_(Tensor self, float from=0.0, float to=1.0, *, {_GENERATOR}) -> Tensor")
-def uniform_(self: Any, start: float, end: float, generator: Any) -> Any:
+def uniform_(self: Operand, start: float, end: float, generator: Any) -> Operand:
     """Overwrites the elements with uniform numbers of [from, to)."""
     if not start <= end:
         raise ArgumentError(f"uniform_: from is {start} and to {end}, expected from <= to")
@@ -144,12 +148,12 @@ def uniform_(self: Any, start: float, end: float, generator: Any) -> Any:
 
 
 @composite(f"normal_(Tensor self, float mean=0.0, float std=1.0, *, {_GENERATOR}) -> Tensor")
-def normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
+def normal_(self: Operand, mean: float, std: float, generator: Any) -> Operand:
     """Overwrites the elements with normal numbers."""
     return self.copy_(_normal_numbers("normal_", self, mean, std, generator))
 
 
-def _normal_numbers(op: str, self: Any, mean: float, std: float, generator: Any) -> Any:
+def _normal_numbers(op: str, self: Operand, mean: float, std: float, generator: Any) -> Operand:
     check_deviation(op, std)
     require_inexact(op, self.dtype)
     args = (self.shape, self.dtype, self.device)
@@ -157,7 +161,7 @@ def _normal_numbers(op: str, self: Any, mean: float, std: float, generator: Any)
 
 
 @composite(f"log_normal_(Tensor self, float mean=1.0, float std=2.0, *, {_GENERATOR}) -> Tensor")
-def log_normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
+def log_normal_(self: Operand, mean: float, std: float, generator: Any) -> Operand:
     """Overwrites the elements with numbers whose logarithms are normal."""
     if not std > 0:
         raise ArgumentError(f"log_normal_: std is {std}, expected more than 0")
@@ -165,7 +169,7 @@ def log_normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
 
 
 @composite(f"exponential_(Tensor self, float lambd=1.0, *, {_GENERATOR}) -> Tensor")
-def exponential_(self: Any, lambd: float, generator: Any) -> Any:
+def exponential_(self: Operand, lambd: float, generator: Any) -> Operand:
     """Overwrites the elements with numbers of density lambd * exp(-lambd * x)."""
     if not lambd > 0:
         raise ArgumentError(f"exponential_: lambd is {lambd}, expected more than 0")
@@ -174,7 +178,7 @@ def exponential_(self: Any, lambd: float, generator: Any) -> Any:
 
 
 @composite(f"geometric_(Tensor self, float p, *, {_GENERATOR}) -> Tensor")
-def geometric_(self: Any, p: float, generator: Any) -> Any:
+def geometric_(self: Operand, p: float, generator: Any) -> Operand:
     """Overwrites the elements with the number of trials of probability `p` until a success."""
     if not 0 < p < 1:
         raise ArgumentError(f"geometric_: p is {p}, expected 0 < p < 1")
@@ -184,7 +188,7 @@ def geometric_(self: Any, p: float, generator: Any) -> Any:
 
 
 @composite(f"random_(Tensor self, int? from=None, int? to=None, *, {_GENERATOR}) -> Tensor")
-def random_(self: Any, start: int | None, end: int | None, generator: Any) -> Any:
+def random_(self: Operand, start: int | None, end: int | None, generator: Any) -> Operand:
     """Overwrites the elements with integers of [from, to).
 
     `random_(to)` starts at 0, `random_()` takes all that the dtype holds from 0 on.

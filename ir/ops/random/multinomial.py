@@ -8,6 +8,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.index.search import bisected
 from aotlite.ir.ops.random.forms import drawn
 from aotlite.ir.ops.random.philox import PhiloxStream, draw, philox
@@ -109,6 +110,6 @@ MULTINOMIAL = draw(
     "multinomial(Tensor self, int num_samples, bool replacement=False, *, "
     "generator? generator=None) -> Tensor"
 )
-def multinomial(self: Any, num_samples: int, replacement: bool, generator: Any) -> Any:
+def multinomial(self: Operand, num_samples: int, replacement: bool, generator: object) -> Operand:
     """`num_samples` categories of each row of weights, each at most once if not `replacement`."""
     return drawn(self, "multinomial", (self, num_samples, replacement), generator)

@@ -6,19 +6,21 @@ strides. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (S
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
 from aotlite.ir import dtypes
-from aotlite.ir.arrays.device import CPU
+from aotlite.ir.arrays import Array, Namespace
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, RandomOp, register, schema_of
 from aotlite.ir.ops.creation.factories import check_size
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.ops.random.state import (
     Place,
     check_place,
@@ -27,6 +29,7 @@ from aotlite.ir.ops.random.state import (
     number,
     word_of,
 )
+from aotlite.ir.scalar.expression import Scalar
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -37,7 +40,7 @@ _WORD = 0xFFFFFFFF
 _DIGITS = {dtypes.float16: 11, dtypes.bfloat16: 8, dtypes.float32: 24}
 
 
-def philox(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
+def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Any, Any, Any, Any]:
     """The four words of each counter block. Counters are uint64 arrays that hold 32-bit words.
 
     64-bit arithmetic gives both halves of the 32-bit products without overflow.
@@ -56,7 +59,7 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> tuple[An
     return c0, c1, c2, c3
 
 
-def words(xp: Any, seed: int, offset: int, count: int) -> Any:
+def words(xp: Namespace, seed: int, offset: int, count: int) -> Array:
     """`count` 32-bit words (in uint64) of the stream of `seed`, from position `offset` on."""
     blocks = -(-count // 4)
     first = offset // 4
@@ -98,13 +101,16 @@ class PhiloxStream:
         return attrs.evolve(self, position=self.position + drawn)
 
 
-Words = tuple[Any, Any, Any, Any]
-Philox = Callable[[Words, tuple[Any, Any]], Words]
+Words = tuple[Scalar, Scalar, Scalar, Scalar]
+Philox = Callable[[Words, tuple[Scalar, Scalar]], Words]
 
 
 def drawn(
-    k: Any, place: Place, count: int, parts: tuple[Philox, DType, Callable[[Words], Any]]
-) -> Any:
+    k: Loops,
+    place: Place,
+    count: int,
+    parts: tuple[Philox, DType, Callable[[Words], tuple[Scalar, ...]]],
+) -> LoopTensor:
     """At least `count` numbers of a dtype, flat: as many of each block as the function gives.
 
     `parts` are the generator, the dtype, and the numbers of a block's words.
@@ -113,7 +119,7 @@ def drawn(
     seed, offset, advance = place
     zero = k.number(0, dtypes.uint64)
 
-    def block(i: Any) -> Any:
+    def block(i: Position) -> Sequence[Scalar]:
         key = word_of(k, seed)
         first = (word_of(k, offset) >> 2) + k.number(advance // 4, dtypes.uint64)
         number = first + k.cast(k.position(i), dtypes.uint64)
@@ -127,30 +133,32 @@ def drawn(
     return flat
 
 
-def laid_out(k: Any, meta: TensorMeta, flat: Any, element: Callable[..., Any]) -> Any:
+def laid_out(
+    k: Loops, meta: TensorMeta, flat: LoopTensor, element: Callable[..., Any]
+) -> LoopTensor:
     """The tensor of `element(number, positions)` for the numbers in row-major order."""
     numbers = flat.view(meta.shape, tensor_meta(meta.shape).stride)
     return k.map(meta, lambda *i: element(numbers[i], i))
 
 
-def units(k: Any, digits: int, dtype: DType) -> Callable[[Words], Any]:
+def units(k: Loops, digits: int, dtype: DType) -> Callable[[Words], tuple[Scalar, ...]]:
     """A block's numbers in [0, 1): four of so many binary digits, or two of float64."""
     if dtype is dtypes.float64:
         return lambda w: tuple([_double(k, w[lane], w[lane + 1]) for lane in (0, 2)])
 
-    def number(word: Any) -> Any:
+    def number(word: Scalar) -> Scalar:
         value = k.cast(word >> (32 - digits), dtypes.float32) * 2.0**-digits
         return k.cast(value, dtype)
 
     return lambda w: tuple([number(word) for word in w])
 
 
-def _double(k: Any, high: Any, low: Any) -> Any:
+def _double(k: Loops, high: Scalar, low: Scalar) -> Scalar:
     whole = (high >> 5) * (1 << 26) + (low >> 6)
     return k.cast(whole, dtypes.float64) * 2.0**-53
 
 
-def long_words(words: Words) -> tuple[Any, Any]:
+def long_words(words: Words) -> tuple[Scalar, Scalar]:
     """A block's two 64-bit words."""
     first, second, third, fourth = words
     return (first << 32) | second, (third << 32) | fourth
@@ -187,7 +195,9 @@ def draw(
     inner = schema[schema.index("(") + 1 :]
     given = "Tensor|Scalar seed, Tensor|Scalar offset, int advance"
 
-    def run(xp: Any, meta: TensorMeta, seed: Any, offset: Any, advance: int, *args: Any) -> Any:
+    def run(
+        xp: Namespace, meta: TensorMeta, seed: Array, offset: Array, advance: int, *args: Any
+    ) -> Array:
         position = number(pure_name, "offset", offset) + advance
         check_position(pure_name, position)
         return kernel(PhiloxStream(xp, number(pure_name, "seed", seed), position), meta, *args)
@@ -196,7 +206,14 @@ def draw(
         check_place(pure_name, seed, offset, advance)
         return rule(*args)
 
-    def as_loops(k: Any, meta: Any, seed: Any, offset: Any, advance: int, *args: Any) -> Any:
+    def as_loops(
+        k: Loops,
+        meta: TensorMeta,
+        seed: LoopTensor,
+        offset: LoopTensor,
+        advance: int,
+        *args: Any,
+    ) -> LoopTensor | None:
         place = (seed, offset, advance)
         if loops is None or meta.dtype.is_complex or not is_aligned(k, place):
             return None
@@ -217,11 +234,13 @@ def draw(
 
 
 # ------------------------------------------------------------------------------------- uniform
-def _rand_rule(size: tuple[int, ...], dtype: DType | None, device: Any) -> TensorMeta:
+def _rand_rule(size: tuple[int, ...], dtype: DType | None, device: Device) -> TensorMeta:
     return random_meta("rand", size, dtype, device)
 
 
-def random_meta(name: str, size: tuple[int, ...], dtype: DType | None, device: Any) -> TensorMeta:
+def random_meta(
+    name: str, size: tuple[int, ...], dtype: DType | None, device: Device
+) -> TensorMeta:
     """The meta of a draw of real numbers. Raises DTypeError, ShapeError."""
     dtype = dtype or dtypes.default_dtype
     if dtype.to_real() is not dtypes.float64 and dtype.to_real() not in _DIGITS:
@@ -239,13 +258,13 @@ def _rand_kernel(stream: PhiloxStream, meta: TensorMeta, *rest: Any) -> Any:
     return stream.xp.reshape(whole, meta.shape)
 
 
-def unit_loops(k: Any, place: Place, count: int, dtype: DType) -> Any:
+def unit_loops(k: Loops, place: Place, count: int, dtype: DType) -> LoopTensor:
     """At least `count` numbers in [0, 1), flat."""
     parts = (philox, dtype, units(k, _DIGITS.get(dtype, 53), dtype))
     return drawn(k, place, count, parts)
 
 
-def _rand_loops(k: Any, meta: TensorMeta, place: Place, *rest: Any) -> Any:
+def _rand_loops(k: Loops, meta: TensorMeta, place: Place, *rest: Any) -> LoopTensor:
     flat = unit_loops(k, place, meta.numel, meta.dtype)
     return laid_out(k, meta, flat, lambda number, i: number)
 

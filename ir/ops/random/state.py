@@ -9,11 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.arrays.device import CPU
 from aotlite.ir.errors import RngError, noted
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.loops import Loops, LoopTensor, Position
+from aotlite.ir.scalar.expression import Scalar
 
 OFFSETS = 1 << 63
 """All offsets are below this: the length of a stream."""
@@ -75,14 +79,14 @@ Place = tuple[Any, Any, int]
 """(seed, offset, positions that earlier draws consumed)."""
 
 
-def word_of(k: Any, value: Any) -> Any:
+def word_of(k: Loops, value: Any) -> Scalar:
     """A seed or an offset, given as a number or as a tensor of one element."""
     if hasattr(value, "meta"):
         return k.cast(value[(0,) * value.ndim], dtypes.uint64)
     return k.number(value % (1 << 64), dtypes.uint64)
 
 
-def is_aligned(k: Any, place: Place) -> bool:
+def is_aligned(k: Loops, place: Place) -> bool:
     """Whether a draw may begin at this offset; the kernel checks one that it reads."""
     _, offset, advance = place
     if hasattr(offset, "meta"):
@@ -91,17 +95,17 @@ def is_aligned(k: Any, place: Place) -> bool:
     return bool((offset + advance) % 4 == 0 == advance % 4)
 
 
-def _refuse_misplaced(k: Any, offset: Any) -> None:
+def _refuse_misplaced(k: Loops, offset: Any) -> None:
     """Makes the kernel check an offset that it reads: a multiple of 4, and below 2**63."""
     key = "multiple of 4", offset.placed
     wrong = k.number((1 << 63) | 3, dtypes.uint64)
     k.refuse((), lambda: k.make("ne", word_of(k, offset) & wrong, 0), once=key)
 
 
-def offset_after(k: Any, meta: TensorMeta, offset: Any, consumed: int) -> Any:
+def offset_after(k: Loops, meta: TensorMeta, offset: Any, consumed: int) -> LoopTensor:
     """The offset behind what was drawn."""
 
-    def after(*_: Any) -> Any:
+    def after(*_: Position) -> Scalar:
         return word_of(k, offset) + k.number(consumed, dtypes.uint64)
 
     if hasattr(offset, "meta"):
@@ -111,12 +115,12 @@ def offset_after(k: Any, meta: TensorMeta, offset: Any, consumed: int) -> Any:
     return k.map(meta, after)
 
 
-def _advance_rule(offset: Any, consumed: int) -> TensorMeta:
+def _advance_rule(offset: TensorMeta | type, consumed: int) -> TensorMeta:
     check_place("advance_offset", int, offset, consumed)
     return tensor_meta((), None, dtypes.uint64, CPU)
 
 
-def _advance(xp: Any, meta: TensorMeta, offset: Any, consumed: int) -> Any:
+def _advance(xp: Namespace, meta: TensorMeta, offset: Array | Number, consumed: int) -> Array:
     found = number("advance_offset", "offset", offset) + consumed
     check_position("advance_offset", found)
     return xp.asarray(found, dtype=xp.uint64)

@@ -17,6 +17,7 @@ from aotlite.ir.errors import ArgumentError
 from aotlite.ir.geometry.memory_format import MemoryFormat, has_format, preserve_format, strides_in
 from aotlite.ir.op import schema_of
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.shape.memory_format import suggested_format
 
 _REST = "bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None"
@@ -28,7 +29,7 @@ _TO_DEVICE = schema_of(
 
 
 @composite()
-def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+def to(self: Operand, *args: Any, **kwargs: Any) -> Operand:
     """The tensor in a dtype, on a device, in a memory format; itself if it is so already.
 
     `to(dtype)`, `to(device, dtype)` and `to(other)` take `copy` and `memory_format` too. A copy to
@@ -67,7 +68,7 @@ def _with_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, An
     return args, kwargs
 
 
-def _on(self: Any, device: Device, dtype: DType) -> Any:
+def _on(self: Operand, device: Device, dtype: DType) -> Operand:
     """The tensor on another device; it is cast before the copy where that makes it smaller."""
     if dtype.itemsize < self.dtype.itemsize:
         self = self._do("cast", dtype)
@@ -75,8 +76,8 @@ def _on(self: Any, device: Device, dtype: DType) -> Any:
 
 
 def _converted(
-    self: Any, dtype: DType, format_: MemoryFormat | None, *, copy: builtins.bool
-) -> Any:
+    self: Operand, dtype: DType, format_: MemoryFormat | None, *, copy: builtins.bool
+) -> Operand:
     same = dtype is self.dtype
     kept = format_ in (None, preserve_format) or format_ is suggested_format(self.meta)
     if same and not copy and kept:
@@ -89,13 +90,13 @@ def _converted(
 
 
 @composite("type_as(Tensor self, Tensor other) -> Tensor")
-def type_as(self: Any, other: Any) -> Any:
+def type_as(self: Operand, other: Operand) -> Operand:
     """`to` the dtype of `other`."""
     return self.to(other.dtype)
 
 
 @composite("cpu(Tensor self, *, memory_format? memory_format=None) -> Tensor")
-def cpu(self: Any, memory_format: MemoryFormat | None) -> Any:
+def cpu(self: Operand, memory_format: MemoryFormat | None) -> Operand:
     """`to` the host's memory."""
     return self.to(CPU, memory_format=memory_format)
 
@@ -104,13 +105,15 @@ def cpu(self: Any, memory_format: MemoryFormat | None) -> Any:
     "cuda(Tensor self, device? device=None, bool non_blocking=False, *, "
     "memory_format? memory_format=None) -> Tensor"
 )
-def cuda(self: Any, device: Device | None, non_blocking: bool, memory_format: Any) -> Any:
+def cuda(
+    self: Operand, device: Device | None, non_blocking: bool, memory_format: MemoryFormat | None
+) -> Operand:
     """`to` a CUDA device, the current one if none is given."""
     return self.to(device or device_named("cuda", op="cuda"), memory_format=memory_format)
 
 
 def _declare_cast(name: str, dtype: DType) -> None:
-    def cast(self: Any, memory_format: MemoryFormat | None) -> Any:
+    def cast(self: Operand, memory_format: MemoryFormat | None) -> Operand:
         if memory_format is None:
             return self if self.dtype is dtype else self._do("cast", dtype)
         return self.to(dtype, memory_format=memory_format)
@@ -140,7 +143,7 @@ for _name, _dtype in {
 
 
 @composite("clone(Tensor self, *, memory_format? memory_format=None) -> Tensor")
-def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
+def clone(self: Operand, memory_format: MemoryFormat | None) -> Operand:
     """A copy in memory of its own; strides are kept where they are dense."""
     if memory_format is None or memory_format is preserve_format:
         return self._run("clone")
@@ -149,7 +152,7 @@ def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
 
 
 @composite("contiguous(Tensor self, *, memory_format? memory_format=None) -> Tensor")
-def contiguous(self: Any, memory_format: MemoryFormat | None) -> Any:
+def contiguous(self: Operand, memory_format: MemoryFormat | None) -> Operand:
     """Itself if its elements lie row-major (or in the format given), else a copy that is so."""
     if memory_format is None:
         meta = self.meta

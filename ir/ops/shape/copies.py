@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from aotlite.ir.arrays import NUMPY, host_array
+from aotlite.ir.arrays import NUMPY, Array, Namespace, host_array
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.errors import ShapeError
 from aotlite.ir.geometry import layout, sizes
@@ -63,7 +61,7 @@ def _moved_rule(self: TensorMeta, device: Device) -> TensorMeta:
     )
 
 
-def _moved_kernel(xp: Any, meta: TensorMeta, a: Any, device: Device) -> Any:
+def _moved_kernel(xp: Namespace, meta: TensorMeta, a: Array, device: Device) -> Array:
     # Other libraries take arrays of the host, and of their own on other devices.
     return host_array(a) if device.arrays is NUMPY else a
 

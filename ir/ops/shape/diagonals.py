@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes
-from aotlite.ir.arrays import NUMPY
-from aotlite.ir.arrays.device import CPU
+from aotlite.ir.arrays import NUMPY, Array, Namespace
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.index.positions import INDEX_DTYPES
+from aotlite.ir.ops.loops import Loops, LoopTensor
 
 
 @composite("diag(Tensor self, int diagonal=0) -> Tensor")
-def diag(self: Any, diagonal: int) -> Any:
+def diag(self: Operand, diagonal: int) -> Operand:
     """Of a vector the matrix with it on a diagonal, of a matrix a copy of the diagonal."""
     if len(self.shape) not in (1, 2):
         raise ShapeError(f"diag: the tensor has shape {self.shape}, expected 1 or 2 dimensions")
@@ -29,7 +31,7 @@ def diag(self: Any, diagonal: int) -> Any:
 
 
 @composite("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor")
-def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
+def diag_embed(self: Operand, offset: int, dim1: int, dim2: int) -> Operand:
     """Matrices with the vectors of the last dimension on a diagonal, in new dimensions."""
     rank = len(self.shape) + 1
     if not self.shape:
@@ -48,13 +50,13 @@ def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
 
 
 @composite("diagflat(Tensor self, int offset=0) -> Tensor")
-def diagflat(self: Any, offset: int) -> Any:
+def diagflat(self: Operand, offset: int) -> Operand:
     """The matrix with all elements on a diagonal."""
     return diag(self.reshape((sizes.numel(self.shape),)), offset)
 
 
 @composite("trace(Tensor self) -> Tensor")
-def trace(self: Any) -> Any:
+def trace(self: Operand) -> Operand:
     """The sum of the diagonal of a matrix."""
     if len(self.shape) != 2:
         raise ShapeError(f"trace: the tensor has shape {self.shape}, expected 2 dimensions")
@@ -80,7 +82,7 @@ def _sum_to(last: int, most: int) -> int:
 def _triangle_indices(name: str) -> PureOp:
     lower = name.startswith("tril")
 
-    def rule(row: int, col: int, offset: int, dtype: DType | None, device: Any) -> TensorMeta:
+    def rule(row: int, col: int, offset: int, dtype: DType | None, device: Device) -> TensorMeta:
         for what, size in (("row", row), ("col", col)):
             if size < 0:
                 raise ShapeError(f"{name}: argument '{what}' is {size}, expected at least 0")
@@ -90,15 +92,21 @@ def _triangle_indices(name: str) -> PureOp:
         return tensor_meta((2, count), None, dtype or dtypes.int64, device or CPU)
 
     def kernel(
-        xp: Any, meta: TensorMeta, row: int, col: int, offset: int, dtype: Any, device: Any
-    ) -> Any:
+        xp: Namespace,
+        meta: TensorMeta,
+        row: int,
+        col: int,
+        offset: int,
+        dtype: object,
+        device: Device | None,
+    ) -> Array:
         if lower:  # columns and rows of which none is taken may be very many
             places = xp.tril_indices(row, offset, min(col, max(row + offset, 0)))
         else:
             places = xp.triu_indices(min(row, max(col - offset, 0)), offset, col)
         return xp.astype(xp.stack(places), meta.dtype.numpy)
 
-    def loops(k: Any, meta: TensorMeta, row: int, col: int, offset: int, *_: Any) -> Any:
+    def loops(k: Loops, meta: TensorMeta, row: int, col: int, offset: int, *_: Any) -> LoopTensor:
         given = (row, col, offset, meta.dtype, None)
         places = k.table(kernel(NUMPY.namespace, meta, *given))
         return k.map(meta, lambda *i: places[i])

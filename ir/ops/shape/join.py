@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import Args, Dims, Metas, along, numbered
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.index.positions import replaced
+from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.ops.precision import cast
 from aotlite.ir.ops.shape.memory_format import agreed_strides
+from aotlite.ir.scalar.expression import Scalar
 
 
 def _is_void(meta: TensorMeta) -> bool:
@@ -47,7 +51,7 @@ def _check_joins(first: tuple[int, ...], shape: tuple[int, ...], dim: int) -> No
         )
 
 
-def _cat_kernel(xp: Any, meta: TensorMeta, tensors: tuple[Any, ...], dim: int) -> Any:
+def _cat_kernel(xp: Namespace, meta: TensorMeta, tensors: tuple[Array, ...], dim: int) -> Array:
     solid = [cast(xp, a, meta.dtype) for a in tensors if a.shape != (0,)]
     return xp.concat(solid, axis=dim) if solid else xp.zeros((0,), dtype=meta.dtype.numpy)
 
@@ -56,29 +60,31 @@ _MANY = 8
 """Parts from which on each is stored by a kernel of its own."""
 
 
-def _cat_loops(k: Any, meta: TensorMeta, tensors: tuple[Any, ...], dim: int) -> Any:
+def _cat_loops(k: Loops, meta: TensorMeta, tensors: tuple[LoopTensor, ...], dim: int) -> LoopTensor:
     parts = [a for a in tensors if a.shape != (0,) and a.shape[dim]]
     return _joined(k, meta, parts, dim % meta.ndim)
 
 
-def _joined(k: Any, meta: TensorMeta, parts: list[Any], dim: int) -> Any:
+def _joined(k: Loops, meta: TensorMeta, parts: list[LoopTensor], dim: int) -> LoopTensor:
     """One kernel that asks each position which part it is of."""
     if len(parts) >= _MANY:
         return _one_by_one(k, meta, parts, dim)
 
-    def element(*i: Any) -> Any:
-        found, end = None, meta.shape[dim]
+    def element(*i: Position) -> Scalar:
+        found: Scalar | None = None
+        end = meta.shape[dim]
         for part in reversed(parts):
             stop, end = end, end - part.shape[dim]
             here = part[(*i[:dim], i[dim] - end, *i[dim + 1 :])]
             value = k.cast(here, meta.dtype)
             found = value if found is None else k.where(i[dim] < stop, value, found)
+        assert found is not None
         return found
 
     return k.map(meta, element)
 
 
-def _one_by_one(k: Any, meta: TensorMeta, parts: list[Any], dim: int) -> Any:
+def _one_by_one(k: Loops, meta: TensorMeta, parts: list[LoopTensor], dim: int) -> LoopTensor:
     out, start = k.new(meta), 0
     for part in parts:
         window = out.view(part.shape, meta.stride, start * meta.stride[dim])
@@ -87,7 +93,7 @@ def _one_by_one(k: Any, meta: TensorMeta, parts: list[Any], dim: int) -> Any:
     return out
 
 
-def _cat_vjp(grad: Any, tensors_meta: tuple[TensorMeta, ...], dim: int) -> list[Any]:
+def _cat_vjp(grad: Operand, tensors_meta: tuple[TensorMeta, ...], dim: int) -> list[Operand]:
     dim = sizes.wrap_dim(dim, len(grad.shape), op="cat")
     found, start = [], 0
     for meta in tensors_meta:
@@ -141,7 +147,9 @@ def _with_last(meta: TensorMeta) -> TensorMeta:
     return tensor_meta((*meta.shape, 1), (*meta.stride, 1), meta.dtype, meta.device)
 
 
-def _stack_loops(k: Any, meta: TensorMeta, tensors: tuple[Any, ...], dim: int) -> Any:
+def _stack_loops(
+    k: Loops, meta: TensorMeta, tensors: tuple[LoopTensor, ...], dim: int
+) -> LoopTensor:
     dim = dim % meta.ndim
     parts = [
         a.view((*a.shape[:dim], 1, *a.shape[dim:]), (*a.stride[:dim], 0, *a.stride[dim:]))
@@ -158,7 +166,7 @@ def _stack_dims(args: Args, results: Metas) -> Dims:
     )
 
 
-def _stack_expanded(tensors: tuple[Any, ...], dim: int = 0) -> Any:
+def _stack_expanded(tensors: tuple[Operand, ...], dim: int = 0) -> Operand:
     return _cat("stack", tuple([x.unsqueeze(dim) for x in tensors]), dim)
 
 
@@ -178,58 +186,58 @@ STACK: PureOp = pure(
 
 
 # ------------------------------------------------------------------------------------ composites
-def _cat(op: str, tensors: tuple[Any, ...], dim: int) -> Any:
+def _cat(op: str, tensors: tuple[Operand, ...], dim: int) -> Operand:
     if not tensors:
         raise ArgumentError(f"{op}: argument 'tensors' is empty, expected at least one tensor")
     return tensors[0]._apply(CAT, (tuple(tensors), dim))
 
 
 @composite("concat(Tensor[] tensors, int dim=0) -> Tensor", is_method=False)
-def concat(tensors: tuple[Any, ...], dim: int) -> Any:
+def concat(tensors: tuple[Operand, ...], dim: int) -> Operand:
     """`cat`."""
     return _cat("concat", tensors, dim)
 
 
 @composite("concatenate(Tensor[] tensors, int dim=0) -> Tensor", is_method=False)
-def concatenate(tensors: tuple[Any, ...], dim: int) -> Any:
+def concatenate(tensors: tuple[Operand, ...], dim: int) -> Operand:
     """`cat`."""
     return _cat("concatenate", tensors, dim)
 
 
 @composite("hstack(Tensor[] tensors) -> Tensor", is_method=False)
-def hstack(tensors: tuple[Any, ...]) -> Any:
+def hstack(tensors: tuple[Operand, ...]) -> Operand:
     """Joined side by side: along the second dimension, of vectors along their only one."""
     wide = tuple([t if t.shape else t.reshape(1) for t in tensors])
     return _cat("hstack", wide, 0 if wide and len(wide[0].shape) == 1 else 1)
 
 
 @composite("vstack(Tensor[] tensors) -> Tensor", is_method=False)
-def vstack(tensors: tuple[Any, ...]) -> Any:
+def vstack(tensors: tuple[Operand, ...]) -> Operand:
     """Joined one below the other, vectors as rows."""
     return _cat("vstack", tuple(map(_as_rows, tensors)), 0)
 
 
 @composite("row_stack(Tensor[] tensors) -> Tensor", is_method=False)
-def row_stack(tensors: tuple[Any, ...]) -> Any:
+def row_stack(tensors: tuple[Operand, ...]) -> Operand:
     """`vstack`."""
     return _cat("row_stack", tuple(map(_as_rows, tensors)), 0)
 
 
-def _as_rows(tensor: Any) -> Any:
+def _as_rows(tensor: Operand) -> Operand:
     if not tensor.shape:
         return tensor.reshape((1, 1))
     return tensor.unsqueeze(0) if len(tensor.shape) == 1 else tensor
 
 
 @composite("dstack(Tensor[] tensors) -> Tensor", is_method=False)
-def dstack(tensors: tuple[Any, ...]) -> Any:
+def dstack(tensors: tuple[Operand, ...]) -> Operand:
     """Joined along the third dimension, matrices as slices of it."""
     deep = [_as_rows(t) for t in tensors]
     return _cat("dstack", tuple([t.unsqueeze(-1) if len(t.shape) == 2 else t for t in deep]), 2)
 
 
 @composite("column_stack(Tensor[] tensors) -> Tensor", is_method=False)
-def column_stack(tensors: tuple[Any, ...]) -> Any:
+def column_stack(tensors: tuple[Operand, ...]) -> Operand:
     """Joined side by side, vectors as columns."""
     columns = [t if len(t.shape) > 1 else t.reshape((t.numel(), 1)) for t in tensors]
     return _cat("column_stack", tuple(columns), 1)
@@ -265,12 +273,12 @@ def _repeat_rule(self: TensorMeta, repeats: tuple[int, ...]) -> TensorMeta:
     return tensor_meta(shape, None, self.dtype, self.device)
 
 
-def _repeat_kernel(xp: Any, meta: TensorMeta, a: Any, repeats: tuple[int, ...]) -> Any:
+def _repeat_kernel(xp: Namespace, meta: TensorMeta, a: Array, repeats: tuple[int, ...]) -> Array:
     # NumPy tiles what is not to be repeated at all, too.
     return xp.tile(a, repeats) if meta.numel else xp.zeros(meta.shape, dtype=meta.dtype.numpy)
 
 
-def _repeat_vjp(grad: Any, self_meta: TensorMeta, repeats: tuple[int, ...]) -> Any:
+def _repeat_vjp(grad: Operand, self_meta: TensorMeta, repeats: tuple[int, ...]) -> Operand:
     shape = self_meta.shape
     more = len(repeats) - len(shape)
     if any(n == 0 for n in repeats):
@@ -283,7 +291,9 @@ def _repeat_vjp(grad: Any, self_meta: TensorMeta, repeats: tuple[int, ...]) -> A
     return grad.reshape(split).sum(dims) if dims else grad
 
 
-def _repeat_loops(k: Any, meta: TensorMeta, a: Any, repeats: tuple[int, ...]) -> Any:
+def _repeat_loops(
+    k: Loops, meta: TensorMeta, a: LoopTensor, repeats: tuple[int, ...]
+) -> LoopTensor:
     out, more = k.new(meta), len(repeats) - a.ndim
     wide = (1,) * more + a.shape
     shape = [part for pair in zip(repeats, wide, strict=True) for part in pair]
@@ -305,12 +315,12 @@ REPEAT: PureOp = pure(
 
 
 @composite("repeat(Tensor self, int[] repeats) -> Tensor", spread=True)
-def repeat(self: Any, repeats: tuple[int, ...]) -> Any:
+def repeat(self: Operand, repeats: tuple[int, ...]) -> Operand:
     """The tensor so many times along each dimension, and along new ones in front."""
     return self._do("repeat", repeats)
 
 
 @composite("tile(Tensor self, int[] dims) -> Tensor", spread=True)
-def tile(self: Any, dims: tuple[int, ...]) -> Any:
+def tile(self: Operand, dims: tuple[int, ...]) -> Operand:
     """`repeat`, with ones in front where there are fewer numbers than dimensions."""
     return self._do("repeat", (1,) * (len(self.shape) - len(dims)) + dims)

@@ -11,16 +11,21 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import leading
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.index.positions import taken
+from aotlite.ir.ops.loops import Loops, LoopTensor, Place, Position
 from aotlite.ir.ops.precision import accumulator, cast, taken_by, wide
 from aotlite.ir.ops.shape.memory_format import agreed_strides
+from aotlite.ir.scalar.expression import Scalar
 
 Padding = tuple[int, ...]
 
@@ -61,7 +66,9 @@ def _constant_rule(self: TensorMeta, pad: Padding, value: type) -> TensorMeta:
     return tensor_meta(shape, stride, self.dtype, self.device)
 
 
-def _constant_kernel(xp: Any, meta: TensorMeta, a: Any, pad: Padding, value: Any) -> Any:
+def _constant_kernel(
+    xp: Namespace, meta: TensorMeta, a: Array, pad: Padding, value: Number
+) -> Array:
     result = xp.full(meta.shape, taken_by(meta.dtype, value), dtype=meta.dtype.numpy)
     source, target = [], []
     for n, (before, behind) in zip(a.shape, _sides("pad", a.shape, pad), strict=True):
@@ -72,14 +79,16 @@ def _constant_kernel(xp: Any, meta: TensorMeta, a: Any, pad: Padding, value: Any
     return result
 
 
-def _constant_loops(k: Any, meta: TensorMeta, a: Any, pad: Padding, value: Any) -> Any:
+def _constant_loops(
+    k: Loops, meta: TensorMeta, a: LoopTensor, pad: Padding, value: Number
+) -> LoopTensor:
     sides = _sides("pad", a.shape, pad)
-    value = k.number(value, meta.dtype)
+    border = k.number(value, meta.dtype)
 
-    def element(*i: Any) -> Any:
+    def element(*i: Position) -> Scalar:
         at = tuple([x - before for x, (before, _) in zip(i, sides, strict=True)])
         inside = [k.inside(x, 0, n) for x, n in zip(at, a.shape, strict=True)]
-        return k.where(k.all(*inside), a[at], value)
+        return k.where(k.all(*inside), a[at], border)
 
     return k.map(meta, element)
 
@@ -131,7 +140,7 @@ def _check_side(name: str, size: int, pair: tuple[int, int], dim: int) -> None:
         )
 
 
-def _places(xp: Any, name: str, size: int, pair: tuple[int, int]) -> Any:
+def _places(xp: Namespace, name: str, size: int, pair: tuple[int, int]) -> Array:
     """Where in a dimension each place of the padded one has its value from."""
     places = xp.arange(-pair[0], size + pair[1])
     if name == "circular_pad":  # what is cut off on one side does not come again on the other
@@ -190,7 +199,7 @@ def runs_of(name: str, size: int, pair: tuple[int, int]) -> list[PadRun]:
 def padded_loops(name: str, sides_of: Sides) -> Callable[..., Any]:
     """The loops of a padding: each run of places is a branch."""
 
-    def loops(k: Any, meta: TensorMeta, a: Any, padding: tuple[int, ...]) -> Any:
+    def loops(k: Loops, meta: TensorMeta, a: LoopTensor, padding: tuple[int, ...]) -> LoopTensor:
         sides = sides_of(a.shape, padding)
         if 0 in meta.shape:
             return k.new(meta)
@@ -200,14 +209,22 @@ def padded_loops(name: str, sides_of: Sides) -> Callable[..., Any]:
     return loops
 
 
-def _chosen(k: Any, a: Any, i: Any, found: tuple[Any, ...], runs: list[list[PadRun]]) -> Any:
+def _chosen(
+    k: Loops,
+    a: LoopTensor,
+    i: tuple[Place, ...],
+    found: tuple[Place, ...],
+    runs: list[list[PadRun]],
+) -> Scalar:
     """The element for the positions that are `found`, and those of the other dimensions."""
     if len(found) == len(runs):
         return a[found]
-    value, x = None, i[len(found)]
+    value: Scalar | None = None
+    x: Any = i[len(found)]
     for run in reversed(runs[len(found)]):
         here = _chosen(k, a, i, (*found, x * run.slope + run.shift), runs)
         value = here if value is None else k.where(x < run.end, here, value)
+    assert value is not None
     return value
 
 
@@ -218,7 +235,13 @@ _UNROLLED = 16
 def padding_backward_loops(name: str, sides_of: Sides) -> Callable[..., Any]:
     """The loops of the gradient: each element sums the places that read it, in their order."""
 
-    def loops(k: Any, meta: TensorMeta, grad: Any, size: Any, padding: tuple[int, ...]) -> Any:
+    def loops(
+        k: Loops,
+        meta: TensorMeta,
+        grad: LoopTensor,
+        size: tuple[int, ...],
+        padding: tuple[int, ...],
+    ) -> LoopTensor | None:
         if 0 in grad.shape:
             return k.map(meta, lambda *i: 0)
         sides = sides_of(tuple(size), padding)
@@ -227,16 +250,17 @@ def padding_backward_loops(name: str, sides_of: Sides) -> Callable[..., Any]:
             return None
         zero = k.number(0, accumulator(meta.dtype))
 
-        def total(i: Any, found: tuple[Any, ...]) -> Any:
+        def total(i: Sequence[Place], found: tuple[Place, ...]) -> Scalar:
             """The sum over the dimensions that are left, the last one outermost."""
             dim = meta.ndim - 1 - len(found)
             if dim < 0:
                 return k.wide(grad[found])
-            value = None
+            value: Scalar | None = None
             for run in runs[dim]:
                 place, condition = _reader(k, run, i[dim])
                 part = k.where(condition, total(i, (place, *found)), zero)
                 value = part if value is None else value + part
+            assert value is not None
             return value
 
         return k.map(meta, lambda *i: k.cast(total(i, ()), meta.dtype))
@@ -255,7 +279,7 @@ def _single(runs: list[PadRun]) -> list[PadRun]:
     return found
 
 
-def _reader(k: Any, run: PadRun, y: Any) -> tuple[Any, Any]:
+def _reader(k: Loops, run: PadRun, y: Any) -> tuple[Place, Scalar]:
     """The place of the run that reads element y, and whether there is one."""
     if not run.slope:
         return run.first, y.equals(run.shift)
@@ -271,7 +295,7 @@ def _repeating(name: str, formula: Any) -> tuple[PureOp, PureOp]:
         stride = _repeating_strides(name, shape, self)
         return tensor_meta(shape, stride, self.dtype, self.device)
 
-    def kernel(xp: Any, meta: TensorMeta, a: Any, padding: Padding) -> Any:
+    def kernel(xp: Namespace, meta: TensorMeta, a: Array, padding: Padding) -> Array:
         if 0 in meta.shape:
             return xp.zeros(meta.shape, dtype=meta.dtype.numpy)
         for dim, pair in enumerate(_sides(name, a.shape, padding)):
@@ -289,7 +313,9 @@ def _repeating(name: str, formula: Any) -> tuple[PureOp, PureOp]:
         stride = _repeating_strides(name, size, self)
         return tensor_meta(size, stride, self.dtype, self.device)
 
-    def backward_kernel(xp: Any, meta: TensorMeta, a: Any, size: Any, padding: Padding) -> Any:
+    def backward_kernel(
+        xp: Namespace, meta: TensorMeta, a: Array, size: Array, padding: Padding
+    ) -> Array:
         if 0 in a.shape:
             return xp.zeros(meta.shape, dtype=meta.dtype.numpy)
         a = wide(xp, a, meta.dtype)
@@ -338,7 +364,9 @@ _MODES = {"reflect": "reflection_pad", "replicate": "replication_pad", "circular
 
 
 @composite(is_method=False)
-def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Any:
+def pad(
+    input: Operand, pad: Sequence[int], mode: str = "constant", value: Operand | None = None
+) -> Operand:
     """The tensor with `pad[0]` and `pad[1]` more at the ends of its last dimension, `pad[2]` ... .
 
     `mode` says with what: `constant` with `value` (0), or with the tensor's own elements:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import bool_, int64
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
@@ -11,9 +10,12 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import along
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.index.positions import replaced
+from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.ops.shape.memory_format import agreed_strides
+from aotlite.ir.scalar.expression import Scalar
 
 
 def _flip_rule(self: TensorMeta, dims: tuple[int, ...]) -> TensorMeta:
@@ -21,17 +23,17 @@ def _flip_rule(self: TensorMeta, dims: tuple[int, ...]) -> TensorMeta:
     return self.with_stride(layout.clone_strides(self.shape, self.stride))
 
 
-def _flip_kernel(xp: Any, meta: TensorMeta, a: Any, dims: tuple[int, ...]) -> Any:
+def _flip_kernel(xp: Namespace, meta: TensorMeta, a: Array, dims: tuple[int, ...]) -> Array:
     index = [slice(None)] * len(a.shape)
     for dim in dims if index else ():
         index[dim] = slice(None, None, -1)
     return a[tuple(index)]
 
 
-def _flip_loops(k: Any, meta: TensorMeta, a: Any, dims: tuple[int, ...]) -> Any:
+def _flip_loops(k: Loops, meta: TensorMeta, a: LoopTensor, dims: tuple[int, ...]) -> LoopTensor:
     turned = {dim % meta.ndim for dim in dims} if meta.ndim else set()
 
-    def element(*i: Any) -> Any:
+    def element(*i: Position) -> Scalar:
         places = enumerate(zip(a.shape, i, strict=True))
         return a[tuple([n - 1 - x if dim in turned else x for dim, (n, x) in places])]
 
@@ -76,13 +78,17 @@ def _parts(self: TensorMeta, shift: int, dim: int) -> list[TensorMeta]:
     ]
 
 
-def _roll_kernel(xp: Any, meta: TensorMeta, a: Any, shifts: Any, dims: Any) -> Any:
+def _roll_kernel(
+    xp: Namespace, meta: TensorMeta, a: Array, shifts: tuple[int, ...], dims: tuple[int, ...]
+) -> Array:
     if not a.shape:
         return a
     return xp.roll(a, shifts, axis=dims) if dims else xp.roll(a, shifts[0])
 
 
-def _roll_loops(k: Any, meta: TensorMeta, a: Any, shifts: Any, dims: Any) -> Any:
+def _roll_loops(
+    k: Loops, meta: TensorMeta, a: LoopTensor, shifts: tuple[int, ...], dims: tuple[int, ...]
+) -> LoopTensor:
     if not meta.numel or not meta.ndim:
         return k.map(meta, lambda *i: a[i])
     if not dims:
@@ -96,10 +102,10 @@ def _roll_loops(k: Any, meta: TensorMeta, a: Any, shifts: Any, dims: Any) -> Any
     return _rolled_into(k, k.new(meta), a, total)
 
 
-def _rolled_into(k: Any, out: Any, a: Any, shifts: dict[int, int]) -> Any:
+def _rolled_into(k: Loops, out: LoopTensor, a: LoopTensor, shifts: dict[int, int]) -> LoopTensor:
     moved = {dim: shift % a.shape[dim] for dim, shift in shifts.items()}
 
-    def element(i: tuple[Any, ...], dims: list[int]) -> Any:
+    def element(i: tuple[Position, ...], dims: list[int]) -> Scalar:
         if not dims:
             return a[i]
         dim, rest = dims[0], dims[1:]
@@ -112,7 +118,7 @@ def _rolled_into(k: Any, out: Any, a: Any, shifts: dict[int, int]) -> Any:
     return k.store(out, lambda *i: element(i, [dim for dim, shift in moved.items() if shift]))
 
 
-def _roll_expanded(self: Any, shifts: tuple[int, ...], dims: tuple[int, ...] = ()) -> Any:
+def _roll_expanded(self: Operand, shifts: tuple[int, ...], dims: tuple[int, ...] = ()) -> Operand:
     if not dims:
         flat = self.reshape(-1)
         return _rolled(flat, shifts[0], 0).view(self.shape) if self.numel() else self
@@ -121,7 +127,7 @@ def _roll_expanded(self: Any, shifts: tuple[int, ...], dims: tuple[int, ...] = (
     return self
 
 
-def _rolled(x: Any, shift: int, dim: int) -> Any:
+def _rolled(x: Operand, shift: int, dim: int) -> Operand:
     size = x.size(dim)
     first = -shift % size
     parts = (x.narrow(dim, first, size - first), x.narrow(dim, 0, first))
@@ -142,13 +148,13 @@ ROLL: PureOp = pure(
 
 
 @composite("flip(Tensor self, int[] dims) -> Tensor", spread=True)
-def flip(self: Any, dims: tuple[int, ...]) -> Any:
+def flip(self: Operand, dims: tuple[int, ...]) -> Operand:
     """A copy with the order of elements turned around in these dimensions."""
     return self._run("flip", dims)
 
 
 @composite("fliplr(Tensor self) -> Tensor")
-def fliplr(self: Any) -> Any:
+def fliplr(self: Operand) -> Operand:
     """`flip` of the second dimension."""
     if len(self.shape) < 2:
         raise ShapeError(f"fliplr: the tensor has shape {self.shape}, expected at least 2 dims")
@@ -156,7 +162,7 @@ def fliplr(self: Any) -> Any:
 
 
 @composite("flipud(Tensor self) -> Tensor")
-def flipud(self: Any) -> Any:
+def flipud(self: Operand) -> Operand:
     """`flip` of the first dimension."""
     if not self.shape:
         raise ShapeError("flipud: the tensor has shape (), expected at least 1 dimension")
@@ -164,7 +170,7 @@ def flipud(self: Any) -> Any:
 
 
 @composite("rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor")
-def rot90(self: Any, k: int, dims: tuple[int, ...]) -> Any:
+def rot90(self: Operand, k: int, dims: tuple[int, ...]) -> Operand:
     """A copy turned by `k` quarters from the first of two dimensions towards the second."""
     if len(dims) != 2 or len(self.shape) < 2:
         raise ShapeError(
@@ -185,7 +191,9 @@ def rot90(self: Any, k: int, dims: tuple[int, ...]) -> Any:
 @composite(
     "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor"
 )
-def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
+def diff(
+    self: Operand, n: int, dim: int, prepend: Operand | None, append: Operand | None
+) -> Operand:
     """The differences of neighbors along a dimension, `n` times over."""
     if not self.shape:
         raise ShapeError("diff: the tensor has shape (), expected at least 1 dimension")
@@ -206,20 +214,20 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------------ triangles
-def _diagonal_of(x: Any) -> Any:
+def _diagonal_of(x: Operand) -> Operand:
     """The number of the diagonal on which each element of a matrix lies, 0 for the main one."""
     rows, columns = (x._apply(OPS["arange_of"], (n, 0, 1, int64, x.device)) for n in x.shape[-2:])
     return columns - rows.unsqueeze(1)
 
 
 def _triangle(name: str) -> PureOp:
-    def expanded(self: Any, diagonal: int = 0) -> Any:
+    def expanded(self: Operand, diagonal: int = 0) -> Operand:
         place = _diagonal_of(self)
         inside = place <= diagonal if name == "tril" else place >= diagonal
         return inside._do("where", self, self.new_full((), 0))
 
-    def loops(k: Any, meta: TensorMeta, a: Any, diagonal: int) -> Any:
-        def element(*i: Any) -> Any:
+    def loops(k: Loops, meta: TensorMeta, a: LoopTensor, diagonal: int) -> LoopTensor:
+        def element(*i: Position) -> Scalar:
             place = i[-1] - i[-2]
             inside = place <= diagonal if name == "tril" else place >= diagonal
             return k.where(inside, a[i], 0)

@@ -12,11 +12,13 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, MultiViewOp, Op, ViewOp
 from aotlite.ir.op.composite import COMPOSITES, composite
 from aotlite.ir.op.dims import regrouped
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.loops import Loops, LoopTensor
 from aotlite.ir.ops.views import multi_views, reinterpret, view_ops
 
 
-def _reshape_loops(k: Any, meta: TensorMeta, a: Any, size: Any) -> Any:
+def _reshape_loops(k: Loops, meta: TensorMeta, a: LoopTensor, size: tuple[int, ...]) -> LoopTensor:
     """In the operand's dimensions, which the result has in the order of its memory."""
     out = k.new(meta)
     k.store(out.view(a.shape, layout.contiguous_strides(a.shape)), lambda *i: a[i])
@@ -43,7 +45,7 @@ def _declare_copy(op: Op) -> None:
     """Declares `<op>_copy`, with the arguments of the view."""
     text = str(op.schema).replace("(a)", "").replace(f"{op.name}(", f"{op.name}_copy(", 1)
 
-    def copy(self: Any, *args: Any) -> Any:
+    def copy(self: Operand, *args: object) -> Operand | tuple[Operand, ...]:
         shown = self._do(op.name, *args)
         return tuple(map(_copied, shown)) if isinstance(op, MultiViewOp) else _copied(shown)
 
@@ -57,7 +59,7 @@ def _copied(shown: Any) -> Any:
 
 
 @composite("view_copy(Tensor self, int[] size) -> Tensor", is_method=False)
-def view_copy(self: Any, size: Any) -> Any:
+def view_copy(self: Operand, size: tuple[int, ...]) -> Operand:
     """A contiguous copy of this shape, also where the strides allow no view."""
     return self._do("reshape_copy", size)
 
@@ -66,7 +68,9 @@ def view_copy(self: Any, size: Any) -> Any:
     "as_strided_copy(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
     is_method=False,
 )
-def as_strided_copy(self: Any, size: Any, stride: Any, storage_offset: int | None) -> Any:
+def as_strided_copy(
+    self: Operand, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int | None
+) -> Operand:
     """A contiguous copy of what `as_strided` shows."""
     return _copied(self.as_strided(size, stride, storage_offset))
 

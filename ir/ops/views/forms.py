@@ -3,6 +3,7 @@ a tensor: narrow, split, chunk, tensor_split, hsplit."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -16,13 +17,15 @@ from aotlite.ir.errors import (
 )
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 
 # ---------------------------------------------------------------------------------- reshaping
 _INT = frozenset((int,))
 
 
 @composite(spread=True)
-def view(self: Any, size: Any = None, *, dtype: DType | None = None) -> Any:
+def view(self: Operand, size: Any = None, *, dtype: DType | None = None) -> Operand:
     """A view of this shape (one size may be -1), or of the same bytes in another dtype.
 
     Raises ShapeError where the strides forbid it.
@@ -35,13 +38,13 @@ def view(self: Any, size: Any = None, *, dtype: DType | None = None) -> Any:
 
 
 @composite("view_as(Tensor self, Tensor other) -> Tensor")
-def view_as(self: Any, other: Any) -> Any:
+def view_as(self: Operand, other: Operand) -> Operand:
     """A view with the shape of `other`."""
     return self._do("view", other.shape)
 
 
 @composite("reshape(Tensor self, int[] shape) -> Tensor", spread=True)
-def reshape(self: Any, shape: tuple[int, ...]) -> Any:
+def reshape(self: Operand, shape: tuple[int, ...]) -> Operand:
     """A view of this shape where the strides allow one, else a contiguous copy (TEN-2)."""
     meta = self.meta
     wanted = shape
@@ -53,13 +56,13 @@ def reshape(self: Any, shape: tuple[int, ...]) -> Any:
 
 
 @composite("reshape_as(Tensor self, Tensor other) -> Tensor")
-def reshape_as(self: Any, other: Any) -> Any:
+def reshape_as(self: Operand, other: Operand) -> Operand:
     """`reshape` to the shape of `other`."""
     return self.reshape(other.shape)
 
 
 @composite("flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor")
-def flatten(self: Any, start_dim: int, end_dim: int) -> Any:
+def flatten(self: Operand, start_dim: int, end_dim: int) -> Operand:
     """The dimensions from `start_dim` to `end_dim` merged into one; itself where that is one."""
     if self.ndim == 0:
         return self.reshape(1)
@@ -75,13 +78,13 @@ def flatten(self: Any, start_dim: int, end_dim: int) -> Any:
 
 
 @composite("ravel(Tensor self) -> Tensor")
-def ravel(self: Any) -> Any:
+def ravel(self: Operand) -> Operand:
     """One dimension: a view of a contiguous tensor, else of a contiguous copy."""
     return self.contiguous()._do("view", (self.numel(),))
 
 
 @composite("unflatten(Tensor self, int dim, int[] sizes) -> Tensor")
-def unflatten(self: Any, dim: int, into: tuple[int, ...]) -> Any:
+def unflatten(self: Operand, dim: int, into: tuple[int, ...]) -> Operand:
     """A view in which one dimension is several of these sizes (one may be -1)."""
     at = sizes.wrap_dim(dim, self.ndim, op="unflatten")
     if not self.ndim or not into:
@@ -94,36 +97,38 @@ def unflatten(self: Any, dim: int, into: tuple[int, ...]) -> Any:
 
 # ------------------------------------------------------------------------------ order of dims
 @composite("permute(Tensor self, int[] dims) -> Tensor", spread=True)
-def permute(self: Any, dims: tuple[int, ...]) -> Any:
+def permute(self: Operand, dims: tuple[int, ...]) -> Operand:
     """A view with the dimensions in this order."""
     return self._run("permute", dims)
 
 
 @composite("swapaxes(Tensor self, int axis0, int axis1) -> Tensor", inplace="`transpose_`.")
-def swapaxes(self: Any, axis0: int, axis1: int, end: str = "") -> Any:
+def swapaxes(self: Operand, axis0: int, axis1: int, end: str = "") -> Operand:
     """`transpose`."""
     return self._do("transpose" + end, axis0, axis1)
 
 
 @composite("swapdims(Tensor self, int dim0, int dim1) -> Tensor", inplace="`transpose_`.")
-def swapdims(self: Any, dim0: int, dim1: int, end: str = "") -> Any:
+def swapdims(self: Operand, dim0: int, dim1: int, end: str = "") -> Operand:
     """`transpose`."""
     return self._do("transpose" + end, dim0, dim1)
 
 
 @composite("movedim(Tensor self, int[] source, int[] destination) -> Tensor")
-def movedim(self: Any, source: tuple[int, ...], destination: tuple[int, ...]) -> Any:
+def movedim(self: Operand, source: tuple[int, ...], destination: tuple[int, ...]) -> Operand:
     """A view with the dimensions `source` at the places `destination`, the rest in order."""
     return _moved(self, "movedim", source, destination)
 
 
 @composite("moveaxis(Tensor self, int[] source, int[] destination) -> Tensor")
-def moveaxis(self: Any, source: tuple[int, ...], destination: tuple[int, ...]) -> Any:
+def moveaxis(self: Operand, source: tuple[int, ...], destination: tuple[int, ...]) -> Operand:
     """`movedim`."""
     return _moved(self, "moveaxis", source, destination)
 
 
-def _moved(self: Any, name: str, source: tuple[int, ...], destination: tuple[int, ...]) -> Any:
+def _moved(
+    self: Operand, name: str, source: tuple[int, ...], destination: tuple[int, ...]
+) -> Operand:
     if len(source) != len(destination):
         raise ShapeError(
             f"{name}: source is {source} and destination is {destination}, expected as many "
@@ -140,19 +145,19 @@ def _moved(self: Any, name: str, source: tuple[int, ...], destination: tuple[int
 
 
 @composite(is_property=True)
-def T(self: Any) -> Any:
+def T(self: Operand) -> Operand:
     """A view with the dimensions reversed."""
     return self._do("permute", tuple(reversed(range(self.ndim))))
 
 
 @composite(is_property=True)
-def mT(self: Any) -> Any:
+def mT(self: Operand) -> Operand:
     """A view with the last two dimensions swapped; of a number, the tensor itself."""
     return _matrices(self, "mT")
 
 
 @composite(is_property=True)
-def H(self: Any) -> Any:
+def H(self: Operand) -> Operand:
     """The conjugate transpose of a matrix: a view if it is real (TEN-35)."""
     if self.ndim not in (0, 2):
         raise ShapeError(f"H: the tensor has shape {self.shape}, expected 2 dimensions")
@@ -160,42 +165,42 @@ def H(self: Any) -> Any:
 
 
 @composite(is_property=True)
-def mH(self: Any) -> Any:
+def mH(self: Operand) -> Operand:
     """The conjugate of `mT`: a view if it is real (TEN-35)."""
     return _conjugated(_matrices(self, "mH"))
 
 
 @composite("adjoint(Tensor self) -> Tensor")
-def adjoint(self: Any) -> Any:
+def adjoint(self: Operand) -> Operand:
     """The conjugate of `mT`: a view if it is real (TEN-35)."""
     return _conjugated(_matrices(self, "adjoint"))
 
 
-def _matrices(self: Any, name: str) -> Any:
+def _matrices(self: Operand, name: str) -> Operand:
     if self.ndim == 1:
         raise ShapeError(f"{name}: the tensor has shape {self.shape}, expected 2 dimensions")
     return self._do("transpose", -2, -1) if self.ndim else self
 
 
-def _conjugated(value: Any) -> Any:
+def _conjugated(value: Operand) -> Operand:
     return value.conj() if value.is_complex() else value
 
 
 # ---------------------------------------------------------------------------------- repeating
 @composite("expand(Tensor self, int[] size, *, bool implicit=False) -> Tensor", spread=True)
-def expand(self: Any, size: tuple[int, ...], implicit: bool) -> Any:
+def expand(self: Operand, size: tuple[int, ...], implicit: bool) -> Operand:
     """A view in which dimensions of size 1 are repeated (stride 0); -1 keeps a size."""
     return self._run("expand", size)
 
 
 @composite("expand_as(Tensor self, Tensor other) -> Tensor")
-def expand_as(self: Any, other: Any) -> Any:
+def expand_as(self: Operand, other: Operand) -> Operand:
     """`expand` to the shape of `other`."""
     return self._do("expand", other.shape)
 
 
 @composite("broadcast_to(Tensor self, int[] size) -> Tensor", spread=True)
-def broadcast_to(self: Any, size: tuple[int, ...]) -> Any:
+def broadcast_to(self: Operand, size: tuple[int, ...]) -> Operand:
     """`expand`."""
     return self._run("expand", size)
 
@@ -221,7 +226,7 @@ def atleast_1d(*tensors: Any) -> Any:
 def atleast_2d(*tensors: Any) -> Any:
     """The tensor, with dimensions put before those it has, up to two."""
 
-    def wide(x: Any) -> Any:
+    def wide(x: Operand) -> Operand:
         if x.ndim > 1:
             return x
         return x.unsqueeze(0) if x.ndim else x.reshape(1, 1)
@@ -233,7 +238,7 @@ def atleast_2d(*tensors: Any) -> Any:
 def atleast_3d(*tensors: Any) -> Any:
     """The tensor, with dimensions put around those it has, up to three."""
 
-    def wide(x: Any) -> Any:
+    def wide(x: Operand) -> Operand:
         if x.ndim > 2:
             return x
         if x.ndim == 2:
@@ -243,7 +248,9 @@ def atleast_3d(*tensors: Any) -> Any:
     return _each(tensors, wide)
 
 
-def _each(tensors: tuple[Any, ...], form: Any) -> Any:
+def _each(
+    tensors: tuple[Operand, ...], form: Callable[[Operand], Operand]
+) -> Operand | tuple[Operand, ...]:
     if len(tensors) == 1 and not isinstance(tensors[0], (tuple, list)):
         return form(tensors[0])
     given = tensors[0] if len(tensors) == 1 else tensors
@@ -251,7 +258,7 @@ def _each(tensors: tuple[Any, ...], form: Any) -> Any:
 
 
 @composite("narrow(Tensor self, int dim, Tensor|Scalar start, int length) -> Tensor")
-def narrow(self: Any, dim: int, start: Any, length: int) -> Any:
+def narrow(self: Operand, dim: int, start: Operand | Number, length: int) -> Operand:
     """A view of `length` elements of a dimension from `start` on (a tensor's value is read)."""
     _needs_dims("narrow", self, 1)
     dim = sizes.wrap_dim(dim, self.ndim, op="narrow")
@@ -271,7 +278,7 @@ def narrow(self: Any, dim: int, start: Any, length: int) -> Any:
 
 
 @composite("narrow_copy(Tensor self, int dim, int start, int length) -> Tensor")
-def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
+def narrow_copy(self: Operand, dim: int, start: int, length: int) -> Operand:
     """`narrow` in memory of its own, contiguous."""
     part = narrow(self, dim, start, length)
     return part._do("restride", part.meta.as_contiguous().stride)
@@ -293,7 +300,7 @@ def _start_of(start: Any) -> int:
 
 
 @composite()
-def split(self: Any, split_size: Any, dim: int = 0) -> Any:
+def split(self: Operand, split_size: Any, dim: int = 0) -> Operand:
     """Views of parts of a dimension: of one size (the last may be smaller), or of listed sizes."""
     if isinstance(split_size, (tuple, list)):
         return self._do("split_with_sizes", split_size, dim)
@@ -301,7 +308,7 @@ def split(self: Any, split_size: Any, dim: int = 0) -> Any:
 
 
 @composite("chunk(Tensor self, int chunks, int dim=0) -> Tensor[]")
-def chunk(self: Any, chunks: int, dim: int) -> Any:
+def chunk(self: Operand, chunks: int, dim: int) -> Operand:
     """Views of at most `chunks` equal parts (META: recorded as `split`)."""
     if chunks < 1:
         raise ArgumentError(f"chunk: chunks is {chunks}, expected at least 1")
@@ -314,7 +321,7 @@ def chunk(self: Any, chunks: int, dim: int) -> Any:
 
 # ------------------------------------------------------------------------------- parts as slices
 @composite()
-def tensor_split(self: Any, indices_or_sections: Any, dim: int = 0) -> Any:
+def tensor_split(self: Operand, indices_or_sections: Any, dim: int = 0) -> tuple[Operand, ...]:
     """Slices of a dimension: so many of nearly one size, or ending at the indices (a tensor of
     either is read).
     """
@@ -322,34 +329,34 @@ def tensor_split(self: Any, indices_or_sections: Any, dim: int = 0) -> Any:
 
 
 @composite()
-def hsplit(self: Any, indices_or_sections: Any) -> Any:
+def hsplit(self: Operand, indices_or_sections: Any) -> tuple[Operand, ...]:
     """`tensor_split` into columns: along dimension 1, or 0 if that is all there is."""
     _needs_dims("hsplit", self, 1)
     return _even(self, indices_or_sections, 0 if self.ndim == 1 else 1, "hsplit")
 
 
 @composite()
-def vsplit(self: Any, indices_or_sections: Any) -> Any:
+def vsplit(self: Operand, indices_or_sections: Any) -> tuple[Operand, ...]:
     """`tensor_split` into rows: along dimension 0."""
     _needs_dims("vsplit", self, 2)
     return _even(self, indices_or_sections, 0, "vsplit")
 
 
 @composite()
-def dsplit(self: Any, indices_or_sections: Any) -> Any:
+def dsplit(self: Operand, indices_or_sections: Any) -> tuple[Operand, ...]:
     """`tensor_split` along dimension 2."""
     _needs_dims("dsplit", self, 3)
     return _even(self, indices_or_sections, 2, "dsplit")
 
 
-def _needs_dims(name: str, tensor: Any, least: int) -> None:
+def _needs_dims(name: str, tensor: Operand, least: int) -> None:
     if tensor.ndim < least:
         raise ShapeError(
             f"{name}: the tensor has shape {tensor.shape}, expected at least {least} dimensions"
         )
 
 
-def _even(self: Any, where: Any, dim: int, name: str) -> Any:
+def _even(self: Operand, where: Any, dim: int, name: str) -> tuple[Operand, ...]:
     sections = sizes.as_size(where)
     if sections is not None and sections > 0 and not _divides(sections, self.shape[dim]):
         raise ArgumentError(
@@ -367,7 +374,7 @@ _MOST_PARTS = 2**48
 """The most parts: more tensors than a process can address."""
 
 
-def _cut(self: Any, where: Any, dim: int, name: str) -> Any:
+def _cut(self: Operand, where: Any, dim: int, name: str) -> tuple[Operand, ...]:
     _needs_dims(name, self, 1)
     dim = sizes.wrap_dim(dim, self.ndim, op=name)
     if hasattr(where, "meta"):
@@ -388,7 +395,7 @@ def _cut(self: Any, where: Any, dim: int, name: str) -> Any:
     return _slices(self, [0, *ends], dim)
 
 
-def _at_indices(self: Any, indices: Any, dim: int, name: str) -> Any:
+def _at_indices(self: Operand, indices: object, dim: int, name: str) -> tuple[Operand, ...]:
     found = list(indices) if isinstance(indices, (tuple, list)) else [None]
     ends = [sizes.as_size(index) for index in found]
     if any(end is None for end in ends):
@@ -399,5 +406,5 @@ def _at_indices(self: Any, indices: Any, dim: int, name: str) -> Any:
     return _slices(self, [0, *ends, self.shape[dim]], dim)
 
 
-def _slices(self: Any, edges: list[Any], dim: int) -> tuple[Any, ...]:
+def _slices(self: Operand, edges: list[Any], dim: int) -> tuple[Operand, ...]:
     return tuple(self._do("slice", dim, start, end, 1) for start, end in pairwise(edges))

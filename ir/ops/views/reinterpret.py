@@ -11,12 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import pure, real_of, view
+from aotlite.ir.ops.loops import Loops, LoopTensor
 
 Window = tuple[TensorMeta, int]
 
@@ -72,7 +75,7 @@ def _view_dtype_copy(self: TensorMeta, dtype: DType) -> TensorMeta:
     return _view_dtype(self.as_contiguous(), dtype)[0]
 
 
-def _as_bytes(xp: Any, meta: TensorMeta, a: Any, *_: Any) -> Any:
+def _as_bytes(xp: Namespace, meta: TensorMeta, a: Array, *_: Any) -> Array:
     """The bytes of the operand, laid out contiguously, as elements of the result."""
     if 0 in meta.shape:
         return xp.empty(meta.shape, dtype=meta.dtype.numpy)
@@ -85,7 +88,7 @@ def _copy_of(rule: Callable[..., Window]) -> Callable[..., TensorMeta]:
     return lambda self, *args: rule(self.as_contiguous(), *args)[0]
 
 
-def _bits_loops(k: Any, meta: TensorMeta, a: Any, dtype: DType) -> Any:
+def _bits_loops(k: Loops, meta: TensorMeta, a: LoopTensor, dtype: DType) -> LoopTensor | None:
     """Where elements stay elements; a bool has no other bits than two."""
     if a.dtype.itemsize != dtype.itemsize or dtypes.bool_ in (a.dtype, dtype):
         return None
@@ -161,13 +164,13 @@ VIEW_AS_COMPLEX = view(
 
 
 @composite(is_property=True, is_assignable=True)
-def real(self: Any) -> Any:
+def real(self: Operand) -> Operand:
     """The real parts: a view, and a real tensor itself."""
     return self.view_as_real()._do("select", -1, 0) if self.is_complex() else self
 
 
 @composite(is_property=True, is_assignable=True)
-def imag(self: Any) -> Any:
+def imag(self: Operand) -> Operand:
     """A view of the imaginary parts. Raises DTypeError for a real tensor."""
     if not self.is_complex():
         raise DTypeError(f"imag: dtype is {self.dtype}, expected a complex one")

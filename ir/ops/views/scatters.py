@@ -8,10 +8,10 @@ selects, which fuses with the producers of both. Else the part is stored over th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotlite.ir.arrays import ArrayBackend, copied
+from aotlite.ir.arrays import Array, ArrayBackend, Namespace, copied
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import (
     DTypeError,
@@ -29,9 +29,11 @@ from aotlite.ir.op import (
     schema_of,
 )
 from aotlite.ir.op.dims import along
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.schema import listed
 from aotlite.ir.ops.declare import Formulas, pure
 from aotlite.ir.ops.index.positions import blocks
+from aotlite.ir.ops.loops import Element, Loops, LoopTensor, Place, Position
 from aotlite.ir.ops.precision import accumulator
 from aotlite.ir.ops.views.view_ops import (
     AS_STRIDED,
@@ -42,6 +44,7 @@ from aotlite.ir.ops.views.view_ops import (
     Ints,
     window_on_operand,
 )
+from aotlite.ir.scalar.expression import Scalar
 
 
 def scatter_of(
@@ -78,7 +81,9 @@ def scatter_of(
             return self.with_stride(layout.clone_strides(self.shape, self.stride))
         return self
 
-    def kernel(arrays: ArrayBackend, meta: TensorMeta, parent: Any, src: Any, *args: Any) -> Any:
+    def kernel(
+        arrays: ArrayBackend, meta: TensorMeta, parent: Array, src: Array, *args: Any
+    ) -> Array:
         buffer = copied(arrays, parent, meta)
         seen, start = viewed.rule(meta, *args)
         target = arrays.strided(buffer, seen.dtype, seen.shape, seen.stride, start)
@@ -116,13 +121,12 @@ def _scatter_formulas(viewed: ViewOp) -> dict[str, Callable[..., Any]]:
     return {"self": scope["to_self"], "src": scope["to_src"]}
 
 
-Loops = Callable[..., Any]
-
-
-def stored_over(viewed: ViewOp) -> Loops:
+def stored_over(viewed: ViewOp) -> Callable[..., LoopTensor]:
     """The loops of the scatter of a view: copies the whole, then stores the part over it."""
 
-    def loops(k: Any, meta: TensorMeta, whole: Any, part: Any, *args: Any) -> Any:
+    def loops(
+        k: Loops, meta: TensorMeta, whole: LoopTensor, part: LoopTensor, *args: Any
+    ) -> LoopTensor:
         seen, start = viewed.rule(meta, *args)
         # A view that sees a place twice may have as many elements and leave others out.
         is_all = seen.numel == meta.numel and seen.dense and meta.dense
@@ -133,29 +137,38 @@ def stored_over(viewed: ViewOp) -> Loops:
     return loops
 
 
-def select_loops(k: Any, meta: TensorMeta, whole: Any, part: Any, dim: int, index: int) -> Any:
+def select_loops(
+    k: Loops, meta: TensorMeta, whole: LoopTensor, part: LoopTensor, dim: int, index: int
+) -> LoopTensor:
     """Element `index` of a dimension is the part."""
     dim, index = dim % meta.ndim, index % meta.shape[dim]
 
-    def element(*i: Any) -> Any:
+    def element(*i: Position) -> Scalar:
         rest = i[:dim] + i[dim + 1 :]
         return k.where(k.inside(i[dim], index, index + 1), part[rest], whole[i])
 
     return k.map(meta, element)
 
 
-def slice_loops(viewed: ViewOp) -> Loops:
+def slice_loops(viewed: ViewOp) -> Callable[..., LoopTensor]:
     """A run of positions of a dimension is the part."""
 
     def loops(
-        k: Any, meta: TensorMeta, whole: Any, part: Any, dim: int, start: Any, end: Any, step: int
-    ) -> Any:
+        k: Loops,
+        meta: TensorMeta,
+        whole: LoopTensor,
+        part: LoopTensor,
+        dim: int,
+        start: int | None,
+        end: int | None,
+        step: int,
+    ) -> LoopTensor:
         dim = dim % meta.ndim
         first, last = sizes.slice_bounds(start, end, meta.shape[dim])
         if step > 1 and last - first > 1:
             return stored_over(viewed)(k, meta, whole, part, dim, start, end, step)
 
-        def element(*i: Any) -> Any:
+        def element(*i: Position) -> Scalar:
             at = (*i[:dim], i[dim] - first, *i[dim + 1 :])
             stop = first + part.shape[dim]
             return k.where(k.inside(i[dim], first, stop), part[at], whole[i])
@@ -166,14 +179,20 @@ def slice_loops(viewed: ViewOp) -> Loops:
 
 
 def diagonal_loops(
-    k: Any, meta: TensorMeta, whole: Any, part: Any, offset: int, dim1: int, dim2: int
-) -> Any:
+    k: Loops,
+    meta: TensorMeta,
+    whole: LoopTensor,
+    part: LoopTensor,
+    offset: int,
+    dim1: int,
+    dim2: int,
+) -> LoopTensor:
     """Where two positions are `offset` apart the part is."""
     rows, columns = dim1 % meta.ndim, dim2 % meta.ndim
     if not part.shape[-1]:
         return k.map(meta, lambda *i: whole[i])
 
-    def element(*i: Any) -> Any:
+    def element(*i: Position) -> Scalar:
         rest = [x for dim, x in enumerate(i) if dim not in (rows, columns)]
         place = i[rows] if offset >= 0 else i[columns]
         on_it = (i[columns] - i[rows]).equals(offset)
@@ -189,7 +208,7 @@ DIAGONAL_SCATTER = scatter_of(DIAGONAL, loops=diagonal_loops)
 UNFOLD_SCATTER = scatter_of(UNFOLD)
 
 
-def _in_memory_of(grad: Any, meta: TensorMeta) -> Any:
+def _in_memory_of(grad: Operand, meta: TensorMeta) -> Operand:
     """The gradient with the strides of `meta`, which `as_strided` refers to; zeros in the gaps."""
     if meta.dense:
         return grad if grad.meta.stride == meta.stride else grad.restride(meta.stride)
@@ -199,16 +218,16 @@ def _in_memory_of(grad: Any, meta: TensorMeta) -> Any:
 
 
 def _window_to_self(
-    grad: Any, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int
-) -> Any:
+    grad: Operand, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int
+) -> Operand:
     hole = grad.new_zeros(size)
     memory = _in_memory_of(grad, result_meta)
     return memory._do("as_strided_scatter", hole, size, stride, offset)
 
 
 def _window_to_src(
-    grad: Any, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int
-) -> Any:
+    grad: Operand, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int
+) -> Operand:
     return window_on_operand(_in_memory_of(grad, result_meta), size, stride, offset)
 
 
@@ -235,8 +254,13 @@ def _accumulate_meta(
 
 
 def _accumulate(
-    xp: Any, meta: TensorMeta, grad: Any, size: Any, stride: tuple[int, ...], offset: int
-) -> Any:
+    xp: Namespace,
+    meta: TensorMeta,
+    grad: Array,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    offset: int,
+) -> Array:
     """Adds each element of `grad` to its address in contiguous memory of this size."""
     total = xp.zeros((meta.numel,), dtype=meta.dtype.numpy)
     if 0 in grad.shape:
@@ -255,8 +279,13 @@ def _accumulate(
 
 
 def _accumulate_loops(
-    k: Any, meta: TensorMeta, grad: Any, size: Any, stride: tuple[int, ...], offset: int
-) -> Any:
+    k: Loops,
+    meta: TensorMeta,
+    grad: LoopTensor,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    offset: int,
+) -> LoopTensor | None:
     """Zeros, then the elements added, in order where addresses repeat."""
     if accumulator(meta.dtype) is not meta.dtype or meta.dtype is bool_:
         return None  # sums are rounded one by one
@@ -272,7 +301,7 @@ def _accumulate_loops(
     out = k.new(meta) if is_all else k.map(meta, lambda *i: 0)
     flat = out.view((meta.numel,), (1,))
 
-    def element(*i: Any) -> Any:
+    def element(*i: Position) -> tuple[Sequence[Place], Element]:
         place = sum([x * step for x, step in zip(i, stride, strict=True)], offset)
         return (place,), grad[i]
 

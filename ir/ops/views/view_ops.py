@@ -8,12 +8,11 @@ is the derived op `<name>_scatter`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.ir.errors import AliasError, ArgumentError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import geometry_of, view
 
 Window = tuple[TensorMeta, int]
@@ -171,7 +170,7 @@ def _permute(self: TensorMeta, dims: tuple[int, ...]) -> Window:
     return _reordered(self, _order(dims, len(self.shape)))
 
 
-def _permute_back(value: Any, dims: tuple[int, ...]) -> Any:
+def _permute_back(value: Operand, dims: tuple[int, ...]) -> Operand:
     order = _order(dims, len(value.shape))
     return value.permute(tuple(order.index(i) for i in range(len(order))))
 
@@ -211,7 +210,7 @@ def _expand(self: TensorMeta, size: tuple[int, ...]) -> Window:
     return _seen(self, tuple(shape), tuple(stride))
 
 
-def _put_expand(parent: Any, value: Any, size: tuple[int, ...]) -> Any:
+def _put_expand(parent: Operand, value: Operand, size: tuple[int, ...]) -> Operand:
     """Takes one copy: all are equal, as only `fill_` and `zero_` may write them (TEN-7)."""
     for size_before in value.shape[: len(value.shape) - len(parent.shape)]:
         if size_before == 0:
@@ -338,7 +337,7 @@ def _unfold(self: TensorMeta, dimension: int, size: int, step: int) -> Window:
     return _seen(self, shape, stride)
 
 
-def _put_unfold(parent: Any, value: Any, dimension: int, size: int, step: int) -> Any:
+def _put_unfold(parent: Operand, value: Operand, dimension: int, size: int, step: int) -> Operand:
     if step < size and value.size(dimension) > 1:
         if 0 in value.shape:  # no element, and so none that two windows share
             return parent
@@ -349,7 +348,9 @@ def _put_unfold(parent: Any, value: Any, dimension: int, size: int, step: int) -
     return parent.unfold_scatter(value, dimension, size, step)
 
 
-def _unfold_vjp(grad: Any, self_meta: TensorMeta, dimension: int, size: int, step: int) -> Any:
+def _unfold_vjp(
+    grad: Operand, self_meta: TensorMeta, dimension: int, size: int, step: int
+) -> Operand:
     seen, start = _unfold(self_meta.as_contiguous(), dimension, size, step)
     return grad.strided_accumulate(self_meta.shape, seen.stride, start)
 
@@ -376,8 +377,12 @@ def _as_strided(
 
 
 def _as_strided_vjp(
-    grad: Any, self_meta: TensorMeta, size: tuple[int, ...], stride: tuple[int, ...], offset: int
-) -> Any:
+    grad: Operand,
+    self_meta: TensorMeta,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    offset: int,
+) -> Operand:
     """The gradient of the operand's elements; that of memory outside the operand is dropped."""
     span = grad.strided_accumulate((offset + layout.span(size, stride),), stride, offset)
     missing = self_meta.span - span.numel()
@@ -392,7 +397,7 @@ def _as_strided_vjp(
     return whole / window_on_operand(count, self_meta.shape, self_meta.stride, 0)
 
 
-def window_on_operand(value: Any, size: Ints, stride: Ints, offset: int) -> Any:
+def window_on_operand(value: Operand, size: Ints, stride: Ints, offset: int) -> Operand:
     """`as_strided` with the op's offset, which counts from the operand's first element."""
     return value._do("as_strided", size, stride, offset)
 

@@ -9,20 +9,21 @@ from typing import Any
 
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.nn.window import Given, Ints, along_a_line, pair
 from aotlite.ir.ops.shape.memory_format import image_strides, suggests_channels_last
 
 
 @composite(is_method=False)
 def conv2d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
+    input: Operand,
+    weight: Operand,
+    bias: Operand | None = None,
     stride: Given = 1,
     padding: Given | str = 0,
     dilation: Given = 1,
     groups: int = 1,
-) -> Any:
+) -> Operand:
     """Cross-correlation: (n, i, h, w), (o, i / groups, kh, kw), (o,) -> (n, o, h', w').
 
     `padding="same"` keeps the size at stride 1, `"valid"` pads nothing.
@@ -40,14 +41,14 @@ def conv2d(
 
 @composite(is_method=False)
 def conv1d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
+    input: Operand,
+    weight: Operand,
+    bias: Operand | None = None,
     stride: Given = 1,
     padding: Given | str = 0,
     dilation: Given = 1,
     groups: int = 1,
-) -> Any:
+) -> Operand:
     """Cross-correlation of lines: (n, i, l), (o, i / groups, k), (o,) -> (n, o, l')."""
     name = "conv1d"
     _check_rank(name, input, weight, 3)
@@ -61,7 +62,7 @@ def conv1d(
     return conv2d(rows, weight.unsqueeze(-2), bias, steps, before, gaps, groups).squeeze(-2)
 
 
-def _check_rank(name: str, input: Any, weight: Any, rank: int) -> None:
+def _check_rank(name: str, input: Operand, weight: Operand, rank: int) -> None:
     if input.ndim not in (rank - 1, rank):
         raise ShapeError(
             f"{name}: argument 'input' has shape {input.shape}, expected {rank - 1} or {rank} "
@@ -106,15 +107,15 @@ def _enlarged(image: Any, more: Ints) -> Any:
 # -------------------------------------------------------------------------------- turned around
 @composite(is_method=False)
 def conv_transpose2d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
+    input: Operand,
+    weight: Operand,
+    bias: Operand | None = None,
     stride: Given = 1,
     padding: Given = 0,
     output_padding: Given = 0,
     groups: int = 1,
     dilation: Given = 1,
-) -> Any:
+) -> Operand:
     """What conv2d's gradient does: (n, i, h, w), (i, o / groups, kh, kw), (o,) -> (n, o, h', w').
 
     h' = (h - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1. Source: Dumoulin and
@@ -147,8 +148,8 @@ def conv_transpose2d(
 
 
 def _beyond_the_stride(
-    input: Any, weight: Any, shape: Ints, window: tuple[Ints, Ints, Ints], groups: int
-) -> Any:
+    input: Operand, weight: Operand, shape: Ints, window: tuple[Ints, Ints, Ints], groups: int
+) -> Operand:
     """The result where more is added at the far ends than a stride, which no convolution leaves.
 
     All of what the windows reach, with the zeros behind it, cut to the shape.
@@ -177,7 +178,9 @@ def _extra(name: str, output_padding: Given, steps: Ints, gaps: Ints) -> Ints:
     return extra
 
 
-def _check_channels(name: str, input: Any, weight: Any, bias: Any, groups: int) -> None:
+def _check_channels(
+    name: str, input: Operand, weight: Operand, bias: Operand | None, groups: int
+) -> None:
     if groups < 1 or weight.shape[0] % groups:
         raise ArgumentError(
             f"{name}: argument 'groups' is {groups}, expected a divisor of {weight.shape[0]}, the "
@@ -197,15 +200,15 @@ def _check_channels(name: str, input: Any, weight: Any, bias: Any, groups: int) 
 
 @composite(is_method=False)
 def conv_transpose1d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
+    input: Operand,
+    weight: Operand,
+    bias: Operand | None = None,
     stride: Given = 1,
     padding: Given = 0,
     output_padding: Given = 0,
     groups: int = 1,
     dilation: Given = 1,
-) -> Any:
+) -> Operand:
     """What conv1d's gradient does: (n, i, l), (i, o / groups, k), (o,) -> (n, o, l')."""
     name = "conv_transpose1d"
     _check_rank(name, input, weight, 3)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.dims import Args, Dims, Labels, Metas
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.elementwise.pointwise import conj
+from aotlite.ir.ops.loops import Loops, LoopTensor, Place
 from aotlite.ir.ops.nn.convolution.patches import (
     IMAGE,
     RESULT,
@@ -36,6 +40,7 @@ from aotlite.ir.ops.nn.window import (
     window_of,
 )
 from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.scalar.expression import Scalar
 
 
 def _conv2d_rule(
@@ -60,16 +65,16 @@ def _conv2d_rule(
 
 
 def _conv2d_kernel(
-    xp: Any,
+    xp: Namespace,
     meta: TensorMeta,
-    image: Any,
-    weight: Any,
-    bias: Any,
+    image: Array,
+    weight: Array,
+    bias: Array | None,
     stride: Ints,
     padding: Ints,
     dilation: Ints,
     groups: int,
-) -> Any:
+) -> Array:
     image, weight = wide(xp, image, meta.dtype), wide(xp, weight, meta.dtype)
     window = window_of("conv2d", weight.shape[2:], stride, padding, dilation)
     batch, channels, *out = meta.shape
@@ -82,7 +87,9 @@ def _conv2d_kernel(
 
 
 # ----------------------------------------------------------------------------------- the result
-def convolved(k: Any, meta: TensorMeta, c: Convolution, image: Any, weight: Any) -> Any:
+def convolved(
+    k: Loops, meta: TensorMeta, c: Convolution, image: LoopTensor, weight: LoopTensor
+) -> LoopTensor:
     """The result of the convolution, without bias."""
     if 0 in meta.shape or c.seen == 0:
         return k.map(meta, lambda *i: 0)
@@ -104,7 +111,9 @@ def convolved(k: Any, meta: TensorMeta, c: Convolution, image: Any, weight: Any)
     return rounded(k, meta, out)
 
 
-def _convolved_last(k: Any, c: Convolution, out: Any, image: Any, weight: Any) -> Any:
+def _convolved_last(
+    k: Loops, c: Convolution, out: LoopTensor, image: LoopTensor, weight: LoopTensor
+) -> LoopTensor:
     """As rows of pixels, channels side by side."""
     right = as_dense(k, weight, c.formed, (0, 2, 3, 1))
     right = right.view((c.groups, c.seen, c.filters), (c.filters * c.seen, 1, c.seen))
@@ -118,8 +127,10 @@ def _convolved_last(k: Any, c: Convolution, out: Any, image: Any, weight: Any) -
     return out
 
 
-def _convolved_in_place(k: Any, meta: TensorMeta, c: Convolution, image: Any, weight: Any) -> Any:
-    def term(row: Any, inner: Any) -> Any:
+def _convolved_in_place(
+    k: Loops, meta: TensorMeta, c: Convolution, image: LoopTensor, weight: LoopTensor
+) -> LoopTensor:
+    def term(row: Sequence[Place], inner: Sequence[Place]) -> Scalar:
         n, o, y, x = row
         channel, i, j = inner
         at = {"n": n, "g": group_of(k, o, c.filters), "c": channel}
@@ -131,8 +142,13 @@ def _convolved_in_place(k: Any, meta: TensorMeta, c: Convolution, image: Any, we
 
 
 def _conv2d_loops(
-    k: Any, meta: TensorMeta, image: Any, weight: Any, bias: Any, *window: Any
-) -> Any:
+    k: Loops,
+    meta: TensorMeta,
+    image: LoopTensor,
+    weight: LoopTensor,
+    bias: LoopTensor | None,
+    *window: Any,
+) -> LoopTensor:
     *steps, _ = window
     seen = window_of("conv2d", weight.shape[2:], *steps)
     over = convolution(image.shape, weight.shape, meta.shape, seen, meta.dtype)
@@ -143,14 +159,26 @@ def _conv2d_loops(
 
 
 def _conv_input(
-    grad: Any, input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int
-) -> Any:
+    grad: Operand,
+    input: Operand,
+    weight: Operand,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+) -> Operand:
     return grad.conv2d_input(conj(weight), input.shape, stride, padding, dilation, groups)
 
 
 def _conv_weight(
-    grad: Any, input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int
-) -> Any:
+    grad: Operand,
+    input: Operand,
+    weight: Operand,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+) -> Operand:
     return grad.conv2d_weight(conj(input), weight.shape, stride, padding, dilation, groups)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.dims import Args, Dims, Metas
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.elementwise.pointwise import conj
+from aotlite.ir.ops.loops import Loops, LoopTensor, Place
 from aotlite.ir.ops.nn.convolution.patches import (
     IMAGE,
     RESULT,
@@ -37,10 +41,13 @@ from aotlite.ir.ops.nn.window import (
     window_of,
 )
 from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.scalar.expression import Scalar
 
 
 # ------------------------------------------------------------------------------- towards the input
-def towards_input(k: Any, meta: TensorMeta, c: Convolution, grad: Any, weight: Any) -> Any:
+def towards_input(
+    k: Loops, meta: TensorMeta, c: Convolution, grad: LoopTensor, weight: LoopTensor
+) -> LoopTensor:
     """The gradient of the input."""
     if 0 in meta.shape or 0 in grad.shape:
         return k.map(meta, lambda *i: 0)
@@ -63,11 +70,11 @@ def towards_input(k: Any, meta: TensorMeta, c: Convolution, grad: Any, weight: A
     return _folded(k, meta, c, patches)
 
 
-def _folded(k: Any, meta: TensorMeta, c: Convolution, patches: Any) -> Any:
+def _folded(k: Loops, meta: TensorMeta, c: Convolution, patches: LoopTensor) -> LoopTensor:
     """What windows give to each pixel, summed."""
     planes = shown_as(patches, (c.batch, c.groups * c.channels, *c.window.kernel, *c.out))
 
-    def term(row: Any, inner: Any) -> Any:
+    def term(row: Sequence[Place], inner: Sequence[Place]) -> Scalar:
         n, channel, *pixel = row
         found, at = _standing(k, c, pixel, inner)
         return k.where(found, planes[(n, channel, *inner, *at)], 0)
@@ -75,7 +82,9 @@ def _folded(k: Any, meta: TensorMeta, c: Convolution, patches: Any) -> Any:
     return places_summed(k, meta, c.window.kernel, term, lambda total, row: total)
 
 
-def _standing(k: Any, c: Convolution, pixel: Any, place: Any) -> tuple[Any, list[Any]]:
+def _standing(
+    k: Loops, c: Convolution, pixel: Sequence[Any], place: Sequence[Any]
+) -> tuple[Scalar, list[Place]]:
     """(whether a window sees this pixel at this place, where that window stands)."""
     found, at = [], []
     for axis in (0, 1):
@@ -93,15 +102,16 @@ def _standing(k: Any, c: Convolution, pixel: Any, place: Any) -> tuple[Any, list
     return k.all(*found), at
 
 
-def _is_zero(k: Any, index: Any) -> Any:
+def _is_zero(k: Loops, index: Place) -> Scalar:
     return index.equals(0) if hasattr(index, "equals") else k.make("eq", index, 0)
 
 
 def _towards_input_in_place(
-    k: Any, meta: TensorMeta, c: Convolution, grad: Any, weight: Any
-) -> Any:
-    def term(row: Any, inner: Any) -> Any:
-        (n, channel, *pixel), (filter_, *place) = row, inner
+    k: Loops, meta: TensorMeta, c: Convolution, grad: LoopTensor, weight: LoopTensor
+) -> LoopTensor:
+    def term(row: Sequence[Any], inner: Sequence[Any]) -> Scalar:
+        n, channel, *pixel = row
+        filter_, *place = inner
         first = group_of(k, channel, c.channels) * c.filters
         own = channel % c.channels if c.channels > 1 else 0
         found, at = _standing(k, c, pixel, place)
@@ -114,7 +124,9 @@ def _towards_input_in_place(
 
 
 # ------------------------------------------------------------------------------ towards the weight
-def towards_weight(k: Any, meta: TensorMeta, c: Convolution, grad: Any, image: Any) -> Any:
+def towards_weight(
+    k: Loops, meta: TensorMeta, c: Convolution, grad: LoopTensor, image: LoopTensor
+) -> LoopTensor:
     """The gradient of the weight."""
     if 0 in meta.shape or 0 in grad.shape:
         return k.map(meta, lambda *i: 0)
@@ -140,14 +152,14 @@ def towards_weight(k: Any, meta: TensorMeta, c: Convolution, grad: Any, image: A
     return rounded(k, meta, _turned(shown_as(out, shape), dims))
 
 
-def _turned(a: Any, dims: Ints) -> Any:
+def _turned(a: LoopTensor, dims: Ints) -> LoopTensor:
     return a.view([a.shape[d] for d in dims], [a.stride[d] for d in dims])
 
 
 def _towards_weight_in_place(
-    k: Any, meta: TensorMeta, c: Convolution, grad: Any, image: Any
-) -> Any:
-    def term(row: Any, inner: Any) -> Any:
+    k: Loops, meta: TensorMeta, c: Convolution, grad: LoopTensor, image: LoopTensor
+) -> LoopTensor:
+    def term(row: Sequence[Place], inner: Sequence[Place]) -> Scalar:
         (o, channel, i, j), (n, y, x) = row, inner
         at = {"n": n, "g": group_of(k, o, c.filters), "c": channel, "i": i, "j": j}
         pixel = pixel_at(k, c, image, {**at, "y": y, "x": x})
@@ -198,16 +210,16 @@ def _conv2d_input_rule(
 
 
 def _conv2d_input_kernel(
-    xp: Any,
+    xp: Namespace,
     meta: TensorMeta,
-    grad: Any,
-    weight: Any,
+    grad: Array,
+    weight: Array,
     input_size: Ints,
     stride: Ints,
     padding: Ints,
     dilation: Ints,
     groups: int,
-) -> Any:
+) -> Array:
     grad, weight = wide(xp, grad, meta.dtype), wide(xp, weight, meta.dtype)
     window = window_of("conv2d_input", weight.shape[2:], stride, padding, dilation)
     batch, channels, height, width = input_size
@@ -233,8 +245,13 @@ def _conv2d_input_kernel(
 
 
 def _conv2d_input_loops(
-    k: Any, meta: TensorMeta, grad: Any, weight: Any, input_size: Ints, *window: Any
-) -> Any:
+    k: Loops,
+    meta: TensorMeta,
+    grad: LoopTensor,
+    weight: LoopTensor,
+    input_size: Ints,
+    *window: Any,
+) -> LoopTensor:
     *steps, _ = window
     seen = window_of("conv2d_input", weight.shape[2:], *steps)
     over = convolution(input_size, weight.shape, grad.shape, seen, meta.dtype)
@@ -243,20 +260,26 @@ def _conv2d_input_loops(
 
 # Both read both operands, for PyTorch's transposed convolution saves both.
 def _input_self(
-    grad: Any,
-    self: Any,
-    weight: Any,
+    grad: Operand,
+    self: Operand,
+    weight: Operand,
     stride: Ints,
     padding: Ints,
     dilation: Ints,
     groups: int,
-) -> Any:
+) -> Operand:
     return grad._do("conv2d", conj(weight), None, stride, padding, dilation, groups)
 
 
 def _input_weight(
-    grad: Any, self: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int
-) -> Any:
+    grad: Operand,
+    self: Operand,
+    weight: Operand,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+) -> Operand:
     return conj(self).conv2d_weight(grad, weight.shape, stride, padding, dilation, groups)
 
 
@@ -292,16 +315,16 @@ def _conv2d_weight_rule(
 
 
 def _conv2d_weight_kernel(
-    xp: Any,
+    xp: Namespace,
     meta: TensorMeta,
-    grad: Any,
-    image: Any,
+    grad: Array,
+    image: Array,
     weight_size: Ints,
     stride: Ints,
     padding: Ints,
     dilation: Ints,
     groups: int,
-) -> Any:
+) -> Array:
     grad, image = wide(xp, grad, meta.dtype), wide(xp, image, meta.dtype)
     window = window_of("conv2d_weight", weight_size[2:], stride, padding, dilation)
     columns = columns_of(xp, image, window, grad.shape[2:], groups)
@@ -310,8 +333,13 @@ def _conv2d_weight_kernel(
 
 
 def _conv2d_weight_loops(
-    k: Any, meta: TensorMeta, grad: Any, image: Any, weight_size: Ints, *window: Any
-) -> Any:
+    k: Loops,
+    meta: TensorMeta,
+    grad: LoopTensor,
+    image: LoopTensor,
+    weight_size: Ints,
+    *window: Any,
+) -> LoopTensor:
     *steps, _ = window
     seen = window_of("conv2d_weight", weight_size[2:], *steps)
     over = convolution(image.shape, weight_size, grad.shape, seen, meta.dtype)

@@ -12,11 +12,13 @@ from typing import Any
 import attrs
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op.workspace import OPERANDS, RESULTS
+from aotlite.ir.ops.loops import Loops, LoopTensor
 from aotlite.ir.ops.nn.window import (
     WINDOWS,
     Ints,
@@ -27,6 +29,7 @@ from aotlite.ir.ops.nn.window import (
 )
 from aotlite.ir.ops.precision import accumulator
 from aotlite.ir.ops.shape.memory_format import image_strides, suggests_channels_last
+from aotlite.ir.scalar.expression import Scalar
 
 
 def conv_shape(
@@ -77,7 +80,7 @@ def image_meta(shape: Ints, like: list[TensorMeta]) -> TensorMeta:
     return tensor_meta(shape, stride, like[0].dtype, like[0].device)
 
 
-def columns_of(xp: Any, image: Any, window: Window, out: Ints, groups: int) -> Any:
+def columns_of(xp: Namespace, image: Array, window: Window, out: Ints, groups: int) -> Array:
     """(N, C, H, W) -> (groups, C/groups * places, N * outH * outW): the patch under each window."""
     batch, channels = image.shape[:2]
     padded = xp.permute_dims(padded_image(xp, image, window, out, 0), (1, 0, 2, 3))
@@ -104,14 +107,14 @@ def held_by(shapes: Callable[..., tuple[Ints, Ints, Ints]]) -> dict[str, Any]:
     return {RESULTS: 6, OPERANDS: 3, f"3 patches of all windows + {WINDOWS}": held}
 
 
-def by_group(xp: Any, image: Any, groups: int) -> Any:
+def by_group(xp: Namespace, image: Array, groups: int) -> Array:
     """(N, O, H, W) -> (groups, O/groups, N * H * W)."""
     batch, channels, *out = image.shape
     rows = xp.permute_dims(image, (1, 0, 2, 3))
     return xp.reshape(rows, (groups, channels // groups, batch * out[0] * out[1]))
 
 
-def flat_weight(xp: Any, weight: Any, groups: int) -> Any:
+def flat_weight(xp: Namespace, weight: Array, groups: int) -> Array:
     """(O, C/groups, kH, kW) -> (groups, O/groups, C/groups * kH * kW)."""
     rows = weight.shape[0] // groups
     return xp.reshape(weight, (groups, rows, sizes.numel(weight.shape[1:])))
@@ -167,7 +170,7 @@ def convolution(image: Ints, weight: Ints, out: Ints, window: Window, dtype: DTy
 
 
 # ------------------------------------------------------------------------------------- patches
-def pixel_at(k: Any, c: Convolution, image: Any, at: dict[str, Any]) -> Any:
+def pixel_at(k: Loops, c: Convolution, image: LoopTensor, at: dict[str, Any]) -> Scalar:
     """The pixel at n, g, c that the place i, j of the window at y, x sees; 0 beside the image."""
     window = c.window
     row = at["y"] * window.stride[0] + at["i"] * window.dilation[0] - window.padding[0]
@@ -190,7 +193,7 @@ def _lengths(c: Convolution) -> dict[str, int]:
     }
 
 
-def patches_of(k: Any, c: Convolution, image: Any, order: str, shape: Ints) -> Any:
+def patches_of(k: Loops, c: Convolution, image: LoopTensor, order: str, shape: Ints) -> LoopTensor:
     """The pixels of all windows, laid out in an order of n, g, c, i, j, y, x, as another shape."""
     lengths = _lengths(c)
     if c.window.padding != (0, 0):
@@ -201,7 +204,7 @@ def patches_of(k: Any, c: Convolution, image: Any, order: str, shape: Ints) -> A
     return made.view(whole.shape, whole.stride)
 
 
-def _padded(k: Any, c: Convolution, image: Any) -> tuple[Convolution, Any]:
+def _padded(k: Loops, c: Convolution, image: LoopTensor) -> tuple[Convolution, LoopTensor]:
     """The convolution of the image with its border, which is stored, so that the much larger
     patches are plain copies.
     """
@@ -220,7 +223,7 @@ def _padded(k: Any, c: Convolution, image: Any) -> tuple[Convolution, Any]:
     return attrs.evolve(c, image=size, window=window), whole
 
 
-def as_dense(k: Any, a: Any, dtype: DType, dims: Ints) -> Any:
+def as_dense(k: Loops, a: LoopTensor, dtype: DType, dims: Ints) -> LoopTensor:
     """The operand with its dimensions in this order, contiguous; copied unless it is so."""
     shape, stride = ([each[d] for d in dims] for each in (a.shape, a.stride))
     meta = tensor_meta(shape, None, dtype)
@@ -237,16 +240,16 @@ def is_last(meta: TensorMeta) -> bool:
     return channels > 1 and height * width > 1 and meta.stride == steps
 
 
-def group_of(k: Any, index: Any, divisor: int) -> Any:
+def group_of(k: Loops, index: Any, divisor: int) -> Any:
     return index if divisor == 1 else index // divisor
 
 
-def shown_as(a: Any, shape: Ints) -> Any:
+def shown_as(a: LoopTensor, shape: Ints) -> LoopTensor:
     """A contiguous operand as another shape."""
     return a.view(shape, tensor_meta(shape).stride)
 
 
-def rounded(k: Any, meta: TensorMeta, wide: Any) -> Any:
+def rounded(k: Loops, meta: TensorMeta, wide: LoopTensor) -> LoopTensor:
     if wide.meta is meta:
         return wide
     return k.map(meta, lambda *i: k.cast(wide[i], meta.dtype))
