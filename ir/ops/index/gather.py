@@ -1,4 +1,4 @@
-"""Ops that read and write elements at positions along a dimension: gather, scatter_add."""
+"""Ops that read and write elements at positions along a dimension: gather, take_along_dim, scatter_add."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array, Namespace
-from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
@@ -113,6 +113,31 @@ def gather(self: Operand, dim: int, index: Operand, sparse_grad: bool) -> Operan
     if sparse_grad:
         raise ArgumentError("gather: argument 'sparse_grad' is True, expected False")
     return self._do("gather", dim, index)
+
+
+@composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor")
+def take_along_dim(self: Operand, indices: Operand, dim: int | None) -> Operand:
+    """`gather` whose index and self are broadcast to each other, except along `dim`, where the
+    index counts around.
+    """
+    if indices.dtype is not dtypes.int64:
+        raise DTypeError(
+            f"take_along_dim: argument 'indices' has dtype {indices.dtype}, expected {dtypes.int64}"
+        )
+    if dim is None:
+        return self.reshape(-1).gather(0, indices.reshape(-1))
+    if len(self.shape) != len(indices.shape):
+        raise ShapeError(
+            f"take_along_dim: argument 'indices' has shape {indices.shape}, expected "
+            f"{len(self.shape)} dimensions like self"
+        )
+    dim = sizes.wrap_dim(dim, len(self.shape), op="take_along_dim")
+    mine, its = list(self.shape), list(indices.shape)
+    n, m = mine[dim], its[dim]
+    mine[dim] = its[dim] = 1
+    common = list(sizes.broadcast_shapes(tuple(mine), tuple(its), op="take_along_dim"))
+    wide, places = [*common[:dim], n, *common[dim + 1 :]], [*common[:dim], m, *common[dim + 1 :]]
+    return self.expand(wide).gather(dim, indices.remainder(n).expand(places))
 
 
 def _scatter_add_rule(self: TensorMeta, dim: int, index: TensorMeta, src: TensorMeta) -> TensorMeta:

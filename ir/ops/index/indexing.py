@@ -1,4 +1,4 @@
-"""Indexing by tensors: `x[i, :, j]`, `index_put`, `take`, `put`, `take_along_dim`.
+"""Indexing by tensors: `x[i, :, j]`, `index_put`, `take`, `put`.
 
 The ops take integer indices and the dimensions that they index. A mask becomes such indices first,
 by `nonzero`, which cannot be captured. Where the indexed dimensions are adjacent, the shape of the
@@ -489,28 +489,3 @@ PUT: PureOp = pure(
     loops=_put_loops,
 )
 """A copy with the elements of `source` at positions in row-major order."""
-
-
-@composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor")
-def take_along_dim(self: Operand, indices: Operand, dim: int | None) -> Operand:
-    """`gather` whose index and self are broadcast to each other, except along `dim`, where the
-    index counts around.
-    """
-    if indices.dtype is not dtypes.int64:
-        raise DTypeError(
-            f"take_along_dim: argument 'indices' has dtype {indices.dtype}, expected {dtypes.int64}"
-        )
-    if dim is None:
-        return self.reshape(-1).gather(0, indices.reshape(-1))
-    if len(self.shape) != len(indices.shape):
-        raise ShapeError(
-            f"take_along_dim: argument 'indices' has shape {indices.shape}, expected "
-            f"{len(self.shape)} dimensions like self"
-        )
-    dim = sizes.wrap_dim(dim, len(self.shape), op="take_along_dim")
-    mine, its = list(self.shape), list(indices.shape)
-    n, m = mine[dim], its[dim]
-    mine[dim] = its[dim] = 1
-    common = list(sizes.broadcast_shapes(tuple(mine), tuple(its), op="take_along_dim"))
-    wide, places = [*common[:dim], n, *common[dim + 1 :]], [*common[:dim], m, *common[dim + 1 :]]
-    return self.expand(wide).gather(dim, indices.remainder(n).expand(places))
