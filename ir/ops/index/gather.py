@@ -1,4 +1,4 @@
-"""Ops that read and write elements at positions along a dimension: gather, take_along_dim, scatter_add."""
+"""Ops that read and write at positions along a dimension: gather, take_along_dim, scatter_add."""
 
 from __future__ import annotations
 
