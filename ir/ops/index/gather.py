@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from aotlite.ir import dtypes
@@ -30,7 +29,7 @@ from aotlite.ir.ops.index.positions import (
     values_at,
     write_at,
 )
-from aotlite.ir.ops.loops import Element, Loops, LoopTensor, Place, Position
+from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.scalar.expression import Scalar
 
 
@@ -85,7 +84,9 @@ def _gather_kernel(xp: Namespace, meta: TensorMeta, a: Array, dim: int, index: A
     return xp.reshape(xp.take_along_axis(source[window], lookup, axis=dim), meta.shape)
 
 
-def _gather_loops(k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor) -> LoopTensor:
+def _gather_loops(
+    k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor
+) -> LoopTensor:
     lookup = line(index)
     return read_at(k, meta, a, dim, index, lambda at: lookup[at])
 

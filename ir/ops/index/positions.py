@@ -5,17 +5,10 @@ An index out of range raises before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
-from aotlite.ir.op.loops import Element
-from aotlite.ir.op.loops import LoopTensor
-from aotlite.ir.ops.loops import Loops
-from aotlite.ir.op.loops import Place
-from aotlite.ir.op.loops import Position
-from aotlite.ir.scalar.expression import Scalar
-from collections.abc import Sequence
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
@@ -23,7 +16,9 @@ from aotlite.ir.errors import DTypeError, IndexOutOfRangeError
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import workspace
+from aotlite.ir.ops.loops import Element, Loops, LoopTensor, Place, Position
 from aotlite.ir.ops.precision import accumulator, number_in
+from aotlite.ir.scalar.expression import Scalar
 
 INDEX_DTYPES = (dtypes.int64, dtypes.int32)
 
@@ -130,7 +125,9 @@ def placed(
         yield part, xp.reshape(_addresses(xp, index[part], dim, shape, begin), (-1,))
 
 
-def places_in(xp: Namespace, name: str, a: Array, dim: int, index: Array) -> Iterator[tuple[Part, Array]]:
+def places_in(
+    xp: Namespace, name: str, a: Array, dim: int, index: Array
+) -> Iterator[tuple[Part, Array]]:
     """`placed` for an index into `a`, whose range is checked. Raises IndexOutOfRangeError."""
     shape, lookup = extents(a.shape), xp.reshape(index, extents(index.shape))
     dim %= len(shape)
@@ -144,7 +141,9 @@ def values_at(xp: Namespace, index: Array, src: Array, part: Part) -> Array:
     return xp.reshape(xp.reshape(src, extents(src.shape))[window][part], (-1,))
 
 
-def _addresses(xp: Namespace, index: Array, dim: int, shape: tuple[int, ...], begin: list[int]) -> Array:
+def _addresses(
+    xp: Namespace, index: Array, dim: int, shape: tuple[int, ...], begin: list[int]
+) -> Array:
     """The row-major address in `shape` of each element: its position, with `index` along `dim`."""
     total = xp.zeros((), dtype=xp.int64)
     for i, step in enumerate(layout.contiguous_strides(shape)):
@@ -209,7 +208,14 @@ def put(at: tuple[Place, ...], dim: int, position: Place) -> tuple[Place, ...]:
     return (*at[:dim], position, *at[dim + 1 :])
 
 
-def read_at(k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor, lookup: LoopTensor) -> LoopTensor:
+def read_at(
+    k: Loops,
+    meta: TensorMeta,
+    a: LoopTensor,
+    dim: int,
+    index: LoopTensor,
+    lookup: Callable[[tuple[Place, ...]], Scalar],
+) -> LoopTensor:
     """The elements of `a` with `lookup(positions)`, an element of the index, along `dim`."""
     source = line(a)
     dim %= source.ndim
@@ -227,7 +233,7 @@ def write_at(
     k: Loops,
     result: LoopTensor,
     place: tuple[int, LoopTensor],
-    value: LoopTensor,
+    value: Callable[[tuple[Place, ...]], Element],
     combine: str | None = None,
     *,
     rows: bool = False,

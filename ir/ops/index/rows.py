@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array, Namespace
@@ -32,7 +32,7 @@ from aotlite.ir.ops.index.positions import (
     write_at,
 )
 from aotlite.ir.ops.index.scatter import REDUCTIONS
-from aotlite.ir.ops.loops import Element, Loops, LoopTensor, Place, Position
+from aotlite.ir.ops.loops import Element, Loops, LoopTensor, Place
 from aotlite.ir.ops.precision import number_in
 from aotlite.ir.scalar.expression import Scalar
 
@@ -65,7 +65,9 @@ def _index_select_kernel(
     return rows if a.shape else xp.reshape(rows, meta.shape)
 
 
-def _index_select_loops(k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor) -> LoopTensor:
+def _index_select_loops(
+    k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor
+) -> LoopTensor:
     dim %= len(extents(a.shape))
     lookup = line(index)
     return read_at(k, meta, a, dim, index, lambda at: lookup[at[dim]])
@@ -284,7 +286,9 @@ def _index_copy_source(grad: Operand, dim: int, index: Operand, source: Operand)
     return grad.index_select(dim, index).reshape(source.shape)
 
 
-def _index_copy_loops(k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor, source: LoopTensor) -> LoopTensor:
+def _index_copy_loops(
+    k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor, source: LoopTensor
+) -> LoopTensor:
     result, values = k.map(meta, lambda *i: a[i]), line(source)
     return write_at(k, result, (dim, index), lambda i: values[i], rows=True)
 
@@ -306,7 +310,7 @@ INDEX_COPY: PureOp = pure(
 """A copy with the slices of `source` at positions of a dimension; where these repeat, the last."""
 
 
-def _index_fill_rule(self: TensorMeta, dim: int, index: TensorMeta, value: TensorMeta | type) -> TensorMeta:
+def _index_fill_rule(self: TensorMeta, dim: int, index: TensorMeta, value: Any) -> TensorMeta:
     name = "index_fill"
     _check_rows(name, self, dim, index)
     if index.dtype is not dtypes.int64:
@@ -330,7 +334,14 @@ def _index_fill_kernel(
     return xp.reshape(result, meta.shape)
 
 
-def _index_fill_loops(k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor, value: LoopTensor | Number) -> LoopTensor | None:
+def _index_fill_loops(
+    k: Loops,
+    meta: TensorMeta,
+    a: LoopTensor,
+    dim: int,
+    index: LoopTensor,
+    value: Any,
+) -> LoopTensor | None:
     if not hasattr(value, "meta") and not fits(meta.dtype, value):
         return None
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.ir.op.loops import LoopTensor
-from aotlite.ir.ops.loops import Loops
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, DTypeError
@@ -33,7 +31,9 @@ from aotlite.ir.ops.index.positions import (
     values_at,
     write_at,
 )
+from aotlite.ir.ops.loops import Loops, LoopTensor
 from aotlite.ir.ops.precision import taken_by
+from aotlite.ir.scalar.expression import Scalar
 
 
 # ------------------------------------------------------------------------------------- scatter
@@ -53,7 +53,9 @@ def _scatter_rule(
     return tensor_meta(self.shape, None, self.dtype, common_device("scatter", metas))
 
 
-def _scatter_kernel(xp: Namespace, meta: TensorMeta, a: Array, dim: int, index: Array, src: Array | Number) -> Array:
+def _scatter_kernel(
+    xp: Namespace, meta: TensorMeta, a: Array, dim: int, index: Array, src: Any
+) -> Array:
     flat, is_array = flat_copy(xp, a), hasattr(src, "dtype")
     if 0 not in index.shape:
         for part, places in places_in(xp, "scatter", a, dim, index):
@@ -65,7 +67,9 @@ def _cast(xp: Namespace, meta: TensorMeta, number: Number) -> Array:
     return xp.full((), taken_by(meta.dtype, number), dtype=meta.dtype.numpy)
 
 
-def _scatter_loops(k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor, src: LoopTensor | Number) -> LoopTensor | None:
+def _scatter_loops(
+    k: Loops, meta: TensorMeta, a: LoopTensor, dim: int, index: LoopTensor, src: Any
+) -> LoopTensor | None:
     if not hasattr(src, "meta") and not fits(meta.dtype, src):
         return None
     result = k.map(meta, lambda *i: a[i])
@@ -192,7 +196,7 @@ def _scatter_reduce_kernel(
     return xp.reshape(flat, meta.shape)
 
 
-def _neutral(xp: Namespace, meta: TensorMeta, reduce: str) -> Number:
+def _neutral(xp: Any, meta: TensorMeta, reduce: str) -> Number:
     """The neutral element of a reduction."""
     if reduce in ("amax", "amin"):
         low = reduce == "amax"
