@@ -24,13 +24,13 @@ __all__ = ["aot_function", "aot_module", "aot_module_simplified"]
 
 def aot_function(
     fn: Callable[..., Any],
-    fw_compiler: Any,
-    bw_compiler: Any = None,
-    partition_fn: Any = None,
+    fw_compiler: object,
+    bw_compiler: object = None,
+    partition_fn: object = None,
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     num_params_buffers: int = 0,
     keep_inference_input_mutations: bool = False,
-    inference_compiler: Any = None,
+    inference_compiler: object = None,
     *,
     static_argnums: Sequence[int] | int | None = None,
     **options: Any,
@@ -92,7 +92,7 @@ class StaticFunction:
         if hasattr(function, "__name__"):
             functools.update_wrapper(self, function)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         for position in self.positions:
             if position >= len(args):
                 raise ArgumentError(
@@ -106,7 +106,7 @@ class StaticFunction:
         rest = [value for i, value in enumerate(args) if i not in self.positions]
         return variant(*rest, **kwargs)
 
-    def _variant(self, constants: tuple[Any, ...]) -> CompiledFunction | None:
+    def _variant(self, constants: tuple[object, ...]) -> CompiledFunction | None:
         """The variant for these constants; None at the recompile limit (GRD-4)."""
         key = tuple([_key(value, i) for value, i in zip(constants, self.positions, strict=True)])
         found = self.variants.get(key)
@@ -119,7 +119,7 @@ class StaticFunction:
             found = self.variants.setdefault(key, made)
         return found
 
-    def _reached(self, constants: tuple[Any, ...]) -> None:
+    def _reached(self, constants: tuple[object, ...]) -> None:
         """Warns or raises at the recompile limit: constants may differ at every call."""
         if self.limit.is_silent(len(self.variants)):
             return
@@ -147,7 +147,7 @@ class StaticFunction:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.newest, name)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     def __repr__(self) -> str:
@@ -164,7 +164,7 @@ def _positions(given: Sequence[int] | int) -> tuple[int, ...]:
     return tuple(sorted(positions))
 
 
-def _key(value: Any, position: int) -> Any:
+def _key(value: object, position: int) -> Any:
     """The key of a constant: its type and value, so that 1, 1.0 and True differ."""
     where = f"aot_function: argument {position} is static and is"
     if isinstance(value, (Tensor, Module)):
@@ -185,11 +185,11 @@ def _key(value: Any, position: int) -> Any:
 
 
 def _bound(
-    function: Callable[..., Any], positions: tuple[int, ...], constants: tuple[Any, ...]
-) -> Callable[..., Any]:
+    function: Callable[..., object], positions: tuple[int, ...], constants: tuple[object, ...]
+) -> Callable[..., object]:
     """`function` with its static arguments bound."""
 
-    def bound(*args: Any, **kwargs: Any) -> Any:
+    def bound(*args: object, **kwargs: object) -> Any:
         full = list(args)
         for position, value in zip(positions, constants, strict=True):
             full.insert(position, value)
@@ -217,7 +217,7 @@ class AOTModule(Module):
         return self._compiled(module, *_state(module), *args, **kwargs)
 
 
-def aot_module(mod: Module, *args: Any, **kwargs: Any) -> AOTModule:
+def aot_module(mod: Module, *args: object, **kwargs: object) -> AOTModule:
     """A Module that runs `mod` compiled by `aot_function` with these further arguments.
 
     Parameters and buffers are the first inputs of the graphs, and static.
@@ -236,14 +236,14 @@ def aot_module(mod: Module, *args: Any, **kwargs: Any) -> AOTModule:
 
 def aot_module_simplified(
     mod: Module,
-    args: Sequence[Any],
-    fw_compiler: Any,
-    bw_compiler: Any = None,
-    partition_fn: Any = None,
-    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    args: Sequence[object],
+    fw_compiler: object,
+    bw_compiler: object = None,
+    partition_fn: object = None,
+    decompositions: Mapping[object, Callable[..., object]] | None = None,
     keep_inference_input_mutations: bool = False,
-    inference_compiler: Any = None,
-    **options: Any,
+    inference_compiler: object = None,
+    **options: object,
 ) -> Callable[..., Any]:
     """Compiles `mod` now for arguments like `args`; returns a function of these arguments.
 
@@ -289,7 +289,7 @@ def _functional(mod: Module, face: str, *args: Any, **kwargs: Any) -> CompiledFu
         )
 
     def functional(
-        module: Module, parameters: State, buffers: State, *args: Any, **kwargs: Any
+        module: Module, parameters: State, buffers: State, *args: object, **kwargs: object
     ) -> Any:
         return functional_call(module, {**parameters, **buffers}, args, kwargs)
 

@@ -53,7 +53,7 @@ class CompiledFunction:
         if not isinstance(function, functools.partial) and hasattr(function, "__name__"):
             functools.update_wrapper(self, function)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         if not kwargs:
             for run in self._runs:
                 result = run(args)
@@ -61,7 +61,7 @@ class CompiledFunction:
                     return result
         return self._call_flattened(args, kwargs)
 
-    def _call_flattened(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_flattened(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Flattens the arguments and tries the entries of this form; compiles if all miss."""
         if STATE.recorder is not None or is_anomaly_enabled():
             # Inside another capture it is part of that one. In anomaly mode it is eager (JNT-8).
@@ -78,14 +78,14 @@ class CompiledFunction:
                 raise self._unstable(entry, call)
         return result
 
-    def _try(self, call: FlatArguments) -> Any:
+    def _try(self, call: FlatArguments) -> object:
         for entry in self._forms.get(call.form, ()):
             result = self._run(entry, call)
             if result is not MISS:
                 return result
         return MISS
 
-    def _run(self, entry: CompiledEntry, call: FlatArguments) -> Any:
+    def _run(self, entry: CompiledEntry, call: FlatArguments) -> object:
         """The results of an entry for a call; MISS if its guards fail."""
         result = entry.guarded.call(call.leaves)
         if result is MISS or not call.has_arrays:
@@ -161,7 +161,7 @@ class CompiledFunction:
             found.append(Miss(number, entry.meta, why))
         return found
 
-    def prepare(self, *args: Any, **kwargs: Any) -> None:
+    def prepare(self, *args: object, **kwargs: object) -> None:
         """Compiles for arguments like these without running, if no entry is valid for them.
         Nothing is compiled beyond `recompile_limit`."""
         call = call_of(args, kwargs)
@@ -172,7 +172,7 @@ class CompiledFunction:
                     self._remove(entry, call)
                     raise self._unstable(entry, call)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     @property
@@ -240,7 +240,7 @@ def _check_function(function: Any) -> None:
 
 @overload
 def compile(
-    fn: None = None, **options: Any
+    fn: None = None, **options: object
 ) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
 @overload
 def compile(fn: Callable[..., Any], **options: Any) -> CompiledFunction: ...
@@ -268,7 +268,7 @@ def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     return CompiledFunction(fn, make_options(**options))
 
 
-def capture(fn: Callable[..., Any]) -> Callable[..., Graph]:
+def capture(fn: Callable[..., object]) -> Callable[..., Graph]:
     """A function that captures `fn` on its arguments, and returns the imperative graph.
 
     >>> import aotlite as al
@@ -278,7 +278,7 @@ def capture(fn: Callable[..., Any]) -> Callable[..., Graph]:
     """
     _check_function(fn)
 
-    def on(*args: Any, **kwargs: Any) -> Graph:
+    def on(*args: object, **kwargs: object) -> Graph:
         call = call_of(args, kwargs)
         name = name_from(getattr(fn, "__name__", "graph").strip("<>"))
         run = on_leaves(fn, call)

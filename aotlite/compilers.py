@@ -95,7 +95,7 @@ class _Values(Interpreter):
 
 
 # -------------------------------------------------------------------------------------- boxing
-def make_boxed_func(function: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+def make_boxed_func(function: Callable[..., object]) -> Callable[[list[Any]], Any]:
     """A function of one list of arguments, which it empties before it calls `function` (BOX-1).
 
     >>> double = make_boxed_func(lambda a, b: a + b)
@@ -107,7 +107,7 @@ def make_boxed_func(function: Callable[..., Any]) -> Callable[[list[Any]], Any]:
         return function
 
     @functools.wraps(function, updated=())
-    def boxed(args: list[Any]) -> Any:
+    def boxed(args: list[object]) -> object:
         given = tuple(args)
         args.clear()
         return function(*given)
@@ -120,7 +120,7 @@ def make_boxed_compiler(compiler: Compiler) -> Compiler:
     """A compiler that boxes the result of `compiler`."""
 
     @functools.wraps(compiler)  # its signature too: it may take the graph alone
-    def boxed(*args: Any) -> Any:
+    def boxed(*args: object) -> object:
         result = compiler(*args)
         return result if isinstance(result, Graph) else make_boxed_func(result)
 

@@ -37,12 +37,12 @@ _LOCK = lock()
 def register_op(
     schema: str,
     *,
-    vjp: Mapping[str, Callable[..., Any]] | None,
-    kernel: Callable[..., Any] | None = None,
-    meta: Callable[..., Any] | None = None,
-    scalar: Callable[..., Any] | None = None,
+    vjp: Mapping[str, Callable[..., object]] | None,
+    kernel: Callable[..., object] | None = None,
+    meta: Callable[..., object] | None = None,
+    scalar: Callable[..., object] | None = None,
     result: str | Callable[[DType], DType] = "same",
-    put: Callable[..., Any] | None = None,
+    put: Callable[..., object] | None = None,
     cost: str = "opaque",
     inplace: bool = False,
     effect: str | None = None,
@@ -138,7 +138,7 @@ def _declared(
 
 
 def _with_effect(
-    schema: Schema, vjp: Any, kernel: Any, meta: Callable[..., Any] | None, effect: str
+    schema: Schema, vjp: Any, kernel: Any, meta: Callable[..., object] | None, effect: str
 ) -> Op:
     return effects.effect(
         str(schema),
@@ -153,7 +153,7 @@ def _with_effect(
 def _checked_meta(schema: Schema, meta: Callable[..., Any]) -> Callable[..., Any]:
     count = len(schema.returns)
 
-    def rule(*key: Any) -> Any:
+    def rule(*key: object) -> Any:
         found = meta(*key)
         metas = found if type(found) is tuple else (found,)
         if len(metas) != count or not all(isinstance(each, TensorMeta) for each in metas):
@@ -165,7 +165,7 @@ def _checked_meta(schema: Schema, meta: Callable[..., Any]) -> Callable[..., Any
 
 
 def _checked_window(schema: Schema, meta: Callable[..., Any]) -> Callable[..., Any]:
-    def rule(*key: Any) -> Any:
+    def rule(*key: object) -> Any:
         found = meta(*key)
         fits = type(found) is tuple and len(found) == 2 and isinstance(found[0], TensorMeta)
         if not fits or as_size(found[1]) is None:
@@ -178,7 +178,7 @@ def _checked_window(schema: Schema, meta: Callable[..., Any]) -> Callable[..., A
     return rule
 
 
-def _checked_kernel(schema: Schema, kernel: Callable[..., Any]) -> Callable[..., Any]:
+def _checked_kernel(schema: Schema, kernel: Callable[..., Any]) -> Callable[..., object]:
     def run(xp: Any, meta: Any, *args: Any) -> Any:
         result = kernel(xp, meta, *args)
         metas = meta if type(meta) is tuple else (meta,)
@@ -195,7 +195,7 @@ def _checked_kernel(schema: Schema, kernel: Callable[..., Any]) -> Callable[...,
     return run
 
 
-def _check_array(schema: Schema, array: Any, meta: TensorMeta) -> None:
+def _check_array(schema: Schema, array: object, meta: TensorMeta) -> None:
     shape, dtype = getattr(array, "shape", None), getattr(array, "dtype", None)
     if shape != meta.shape or dtype != meta.dtype.numpy:
         got = type(array).__name__ if shape is None else f"{dtype}{list(shape)}"
@@ -216,7 +216,7 @@ def _check_name(schema: Schema, inplace: bool) -> None:
             )
 
 
-def _check_parts(schema: Schema, **parts: Any) -> None:
+def _check_parts(schema: Schema, **parts: object) -> None:
     given = {name for name, part in parts.items() if part is not None}
     wanted = _wanted(schema, given)
     if given != wanted:
@@ -243,7 +243,7 @@ def _listed(names: set[str]) -> str:
     return " and ".join(sorted(names)) or "none"
 
 
-def _check_formulas(schema: Schema, vjp: Mapping[str, Callable[..., Any]] | None) -> None:
+def _check_formulas(schema: Schema, vjp: Mapping[str, Callable[..., object]] | None) -> None:
     operands = [p.name for p in schema.parameters if p.type.holds_tensor]
     for name in vjp or ():
         if name not in operands:
@@ -261,7 +261,9 @@ def _check_inplace(schema: Schema, inplace: bool) -> None:
         )
 
 
-def _check_effect_parts(schema: Schema, effect: str | None, *, scalar: Any, inplace: bool) -> None:
+def _check_effect_parts(
+    schema: Schema, effect: str | None, *, scalar: object, inplace: bool
+) -> None:
     if effect is None and not schema.returns:
         raise noted(
             ArgumentError(f"register_op: {schema.name} has no results, expected an effect or some"),

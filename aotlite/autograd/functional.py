@@ -23,9 +23,9 @@ Tensors = tuple[Tensor, ...]
 
 
 def vjp(
-    func: Callable[..., Any],
-    inputs: Any,
-    v: Any = None,
+    func: Callable[..., object],
+    inputs: object,
+    v: object = None,
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
@@ -42,9 +42,9 @@ def vjp(
 
 
 def jvp(
-    func: Callable[..., Any],
-    inputs: Any,
-    v: Any = None,
+    func: Callable[..., object],
+    inputs: object,
+    v: object = None,
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
@@ -57,8 +57,8 @@ def jvp(
 
 
 def jacobian(
-    func: Callable[..., Any],
-    inputs: Any,
+    func: Callable[..., object],
+    inputs: object,
     create_graph: bool = False,
     strict: bool = False,
     vectorize: bool = False,
@@ -86,8 +86,8 @@ def jacobian(
 
 
 def hessian(
-    func: Callable[..., Any],
-    inputs: Any,
+    func: Callable[..., object],
+    inputs: object,
     create_graph: bool = False,
     strict: bool = False,
     vectorize: bool = False,
@@ -114,9 +114,9 @@ def hessian(
 
 
 def vhp(
-    func: Callable[..., Any],
-    inputs: Any,
-    v: Any = None,
+    func: Callable[..., object],
+    inputs: object,
+    v: object = None,
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
@@ -130,9 +130,9 @@ def vhp(
 
 
 def hvp(
-    func: Callable[..., Any],
-    inputs: Any,
-    v: Any = None,
+    func: Callable[..., object],
+    inputs: object,
+    v: object = None,
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
@@ -157,7 +157,7 @@ class _Call:
     strict: bool
 
     @classmethod
-    def of(cls, name: str, func: Any, inputs: Any, *, create_graph: bool, strict: bool) -> _Call:
+    def of(cls, name: str, func: Any, inputs: object, *, create_graph: bool, strict: bool) -> _Call:
         many_inputs, given = _tensors(name, "argument 'inputs'", inputs)
         if create_graph:  # a view of each: who computes with them goes on from there
             inner = tuple([t.view_as(t) for t in given])
@@ -175,7 +175,7 @@ class _Call:
         return call
 
     # --- checks
-    def vector(self, what: str, value: Any, like: Tensors) -> Tensors:
+    def vector(self, what: str, value: object, like: Tensors) -> Tensors:
         """`v` as tensors, checked; 1 if it is left out and `like` is one element."""
         if value is None:
             if len(like) != 1 or like[0].numel() != 1:

@@ -24,8 +24,8 @@ __all__ = ["gradcheck", "gradgradcheck"]
 
 
 def gradcheck(
-    func: Callable[..., Any],
-    inputs: Any,
+    func: Callable[..., object],
+    inputs: object,
     *,
     eps: float = 1e-6,
     atol: float = 1e-5,
@@ -181,7 +181,7 @@ class _Check:
             found.append(np.array(columns).reshape(-1, _count(out)).T)
         return found
 
-    def _at(self, k: int, given: Tensor, place: tuple[Any, complex], step: float) -> np.ndarray:
+    def _at(self, k: int, given: Tensor, place: tuple[object, complex], step: float) -> np.ndarray:
         """The result with one real number of an input changed; restores the input."""
         index, direction = place
         array = given.array
@@ -257,7 +257,7 @@ def _reals(tensor: Tensor) -> np.ndarray:
     return wide.view(np.float64)
 
 
-def _places(tensor: Tensor) -> Iterator[tuple[Any, complex]]:
+def _places(tensor: Tensor) -> Iterator[tuple[object, complex]]:
     """Each real number of a tensor: an index, and 1 or 1j."""
     for index in np.ndindex(tensor.shape):
         yield index, 1
@@ -286,11 +286,11 @@ def _random_like(tensor: Tensor, seed: int, gapped: bool) -> Tensor:
     return made.detach().requires_grad_()
 
 
-def _listed(value: Any) -> tuple[Any, ...]:
+def _listed(value: object) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def _tracked(name: str, value: Any) -> list[Tensor]:
+def _tracked(name: str, value: object) -> list[Tensor]:
     """The results that require grad."""
     return [t for t in _tensors(name, value) if t.requires_grad]
 

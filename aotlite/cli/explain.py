@@ -104,7 +104,7 @@ def _loaded(path: str) -> ModuleType:
     return module
 
 
-def _function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
+def _function(module: ModuleType, path: str, name: str) -> Callable[..., object]:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):

@@ -107,7 +107,7 @@ def _make_folder(path: Path) -> None:
         raise ArgumentError(f"fuzz: --out gives {error}, expected a folder to write to") from error
 
 
-def _plan(args: argparse.Namespace, **more: Any) -> Plan:
+def _plan(args: argparse.Namespace, **more: object) -> Plan:
     names = {field.name for field in attrs.fields(Plan)} & set(vars(args))
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     return Plan(**{**given, "seconds": args.seconds_per_program, **more})

@@ -156,7 +156,7 @@ class CompiledAutograd:
         finally:
             STATE.grad_mode, STATE.tapes = mode, outer.pop()
 
-    def _run(self, roots: Any, sinks: Any, *, accumulate: bool, retain: bool) -> list[Any]:
+    def _run(self, roots: Any, sinks: Any, *, accumulate: bool, retain: bool) -> list[object]:
         changes = HookChanges.count
         for matcher in self._recent:
             found = matcher.match(roots, sinks, accumulate, retain)
@@ -183,7 +183,7 @@ class CompiledAutograd:
             self._note(Matcher(tape, program))
         return self._follow(tape, program)
 
-    def _follow(self, tape: Tape, program: Program) -> list[Any]:
+    def _follow(self, tape: Tape, program: Program) -> list[object]:
         run = TapeRun(tape, self._compile, self._templates)
         try:
             return run.follow(program)
@@ -216,11 +216,11 @@ class CompiledAutograd:
             self._alike[alike(look)] += 1  # it is said once
         return True
 
-    def _left(self, tape: Tape) -> list[Any]:
+    def _left(self, tape: Tape) -> list[object]:
         self.counters.skipped += 1
         return BackwardPass(tape.sinks_to_fill(), tape.retain)._pass(tape.roots)
 
-    def _capture(self, tape: Tape) -> list[Any]:
+    def _capture(self, tape: Tape) -> list[object]:
         look, number = tape.look, next(_NUMBERS)
         reason = why(look, self._last)
         seen = attrs.evolve(look, nodes=[], number={}, forms=list(look.forms))
@@ -272,7 +272,7 @@ class CompiledAutograd:
             self.counters.compiles += 1
             return simple, self._stage("lower", lower)(simple, self.options.backend)
 
-    def _stage(self, name: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    def _stage(self, name: str, own: Callable[..., object]) -> Callable[..., Any]:
         """A stage, or its replacement in `stages=`."""
         return self.options.stages.get(name, own)
 

@@ -40,7 +40,7 @@ def _go_back(before: CompiledAutograd | None, depth: int) -> None:
         running[depth] = before
 
 
-_KNOWN: dict[Any, CompiledAutograd] = {}
+_KNOWN: dict[object, CompiledAutograd] = {}
 _LOCK = lock()
 
 
@@ -88,7 +88,7 @@ class _Switch:
                 "with blocks do. This one is left now. (CAG-15)",
             )
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: Callable[..., object]) -> Callable[..., Any]:
         if iscoroutinefunction(function) or isasyncgenfunction(function):
             raise noted(
                 UnsupportedError(
@@ -99,18 +99,18 @@ class _Switch:
             )
 
         @wraps(function)
-        def inside(*args: Any, **kwargs: Any) -> Any:
+        def inside(*args: object, **kwargs: object) -> Any:
             with self:
                 return function(*args, **kwargs)
 
         @wraps(function)
-        def inside_generator(*args: Any, **kwargs: Any) -> Any:
+        def inside_generator(*args: object, **kwargs: object) -> Any:
             return resumed(lambda: _Switch(self._name, self.tapes), function(*args, **kwargs))
 
         return inside_generator if isgeneratorfunction(function) else inside
 
 
-def enable(compiler: Any = None, **options: Any) -> Any:
+def enable(compiler: object = None, **options: object) -> Any:
     """A block in which this thread's backwards are compiled: `with enable(): loss.backward()`.
 
     `compiler` is a backend as `al.compile` takes it ("auto" if it is None), or the object that an
@@ -142,7 +142,7 @@ def is_enabled() -> bool:
     return STATE.tapes is not None
 
 
-def counters(compiler: Any = None, **options: Any) -> Counters:
+def counters(compiler: object = None, **options: object) -> Counters:
     """The counters of this compiler's backwards."""
     return _compiler_of(compiler, options).counters
 

@@ -257,7 +257,7 @@ class TapeRun(BackwardPass):
             return False
         return not any(edge is not None and _is_formed(edge[0]) for edge in node.edges)
 
-    def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+    def _run(self, node: TapeNode, grads: list[object]) -> Sequence[object]:
         try:
             return self._run_or_record(node, grads)
         except UnsupportedError:  # the node is found to be closed
@@ -268,7 +268,7 @@ class TapeRun(BackwardPass):
             noted(error, *whose, *known_notes(node))
             raise
 
-    def _run_or_record(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+    def _run_or_record(self, node: TapeNode, grads: list[object]) -> Sequence[object]:
         if self.recorder is None:
             return super()._run(node, grads)
         assert isinstance(self.recorder, TapeRecorder)
@@ -277,7 +277,7 @@ class TapeRun(BackwardPass):
         run, form = partial(self._recorded, grads=grads), self.tape.look.forms[number]
         return self.recorder.run(node, number, grads, wanted, form, run)
 
-    def _recorded(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+    def _recorded(self, node: TapeNode, grads: list[object]) -> Sequence[object]:
         """The gradients of a twin node on fakes; raises a refusal that its code caught (CAP-13)."""
         assert self.recorder is not None
         with raising_refusals(self.recorder):

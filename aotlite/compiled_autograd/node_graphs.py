@@ -191,7 +191,7 @@ class _Results:
         return self.views.setdefault(number, (grad, view))[0] is grad
 
 
-def _step_of(node: Node, numbers: dict[Any, int]) -> _Step:
+def _step_of(node: Node, numbers: dict[object, int]) -> _Step:
     places, lists = [], []
     for place, value in enumerate(node.args):
         if type(value) is Node:

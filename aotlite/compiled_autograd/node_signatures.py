@@ -85,7 +85,7 @@ def _form_of_op(node: OpNode) -> Form:
     return (op, plan, call.key, call.result, tuple(saved))
 
 
-def is_number(op: Op, position: int, value: Any) -> bool:
+def is_number(op: Op, position: int, value: object) -> bool:
     """Whether an argument must be in the form by value, since the op call's key is too coarse.
 
     The key has only the type of a number in place of a tensor, and does not tell 0.0 from -0.0.
@@ -93,7 +93,7 @@ def is_number(op: Op, position: int, value: Any) -> bool:
     return position in op.mixed or type(value) is float
 
 
-def _has_tensors(value: Any) -> bool:
+def _has_tensors(value: object) -> bool:
     """Whether a plain argument is, or contains, a tensor: no version check covers it."""
     several = value if type(value) is tuple else (value,)
     return any(isinstance(each, Tensor) for each in several)
@@ -168,7 +168,7 @@ def is_inlined(plan: BackwardPlan) -> bool:
 
 
 # ---------------------------------------------------------------------- the saved values of a node
-def saver_of(node: Any) -> OpNode | None:
+def saver_of(node: object) -> OpNode | None:
     """The op node whose saved values this open node reads; None for other kinds of nodes."""
     node = node.written if type(node) is SliceAssign else node
     return node if type(node) is OpNode else None
@@ -206,7 +206,7 @@ def slots_read(saver: OpNode, wanted: Sequence[bool] | None) -> list[int]:
     return list(found)
 
 
-def twin_of(node: Any, fakes: Iterator[Tensor]) -> Any:
+def twin_of(node: object, fakes: Iterator[Tensor]) -> Any:
     """A copy of the node that runs on fakes, one for each slot."""
     if type(node) is SliceAssign:
         write = copy.copy(node)
@@ -220,7 +220,7 @@ def twin_of(node: Any, fakes: Iterator[Tensor]) -> Any:
     return twin
 
 
-def _on_fakes(value: Any, fakes: Iterator[Tensor]) -> Any:
+def _on_fakes(value: object, fakes: Iterator[Tensor]) -> object:
     if type(value) is SavedTensor:
         return SavedTensor(next(fakes))
     return [SavedTensor(next(fakes)) for _ in value] if type(value) is list else value

@@ -43,7 +43,7 @@ def _words(form: Form) -> str:
     return f"{name} of {', '.join(dict.fromkeys(parts))}" if parts else name
 
 
-def _telling(part: Any) -> list[Any]:
+def _telling(part: object) -> list[object]:
     """The metas and numbers in a form."""
     if isinstance(part, tuple):
         return [each for item in part for each in _telling(item)]

@@ -109,12 +109,12 @@ class TapeRecorder(CaptureRecorder):
         real = self._met.reals.get(id(fake))
         return None if real is None else self.place_of(real)
 
-    def add(self, leaf: Tensor, grads: list[Any]) -> None:
+    def add(self, leaf: Tensor, grads: list[object]) -> None:
         """Notes the gradient of a leaf; the engine calls it (`capture_protocol.Grads`)."""
         self.pending.append((self._number, grads[0]))
 
     # --- nodes
-    def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
+    def record(self, op: Op, args: tuple[object, ...], meta: object) -> Any:
         if isinstance(op, (EffectOp, RandomOp)):
             raise note_refusal(Closed(), self)
         return super().record(op, args, meta)
@@ -157,11 +157,11 @@ class TapeRecorder(CaptureRecorder):
     def _of_form(
         self,
         node: OpNode,
-        grads: list[Any],
+        grads: list[object],
         form: Form,
         inputs: list[Node],
         run: Callable[[TapeNode], Any],
-    ) -> Sequence[Any]:
+    ) -> Sequence[object]:
         """The gradients of an op node; its fragment is copied if one of its form was recorded."""
         key = key_of(node, form, grads, inputs)
         fragment = None if key is None else self._fragments.get(key)
@@ -176,7 +176,7 @@ class TapeRecorder(CaptureRecorder):
 
     def _copied_fragment(
         self, fragment: Fragment, grads: list[Any], inputs: list[Node]
-    ) -> list[Any]:
+    ) -> list[object]:
         values: list[Any] = [None if grad is None else grad.value for grad in grads]
         values += inputs
         self.nodes += fragment.copied(values, self.marker)
@@ -213,7 +213,7 @@ class TapeRecorder(CaptureRecorder):
             for slot, record in enumerate(records)
         ]
 
-    def _pasted(self, node: CompiledBackward, number: int, grads: list[Any]) -> list[Any]:
+    def _pasted(self, node: CompiledBackward, number: int, grads: list[Any]) -> list[object]:
         """Inlines the graph of a compiled backward; returns its gradients (CAG-11, CAG-23)."""
         plan = node.plan
         assert plan.variants is not None

@@ -167,7 +167,7 @@ class Segment(SegmentRecording):
                 values.append(as_value(value, read_as.meta))
         return values
 
-    def _deliver(self, nodes: Sequence[TapeNode], state: State, found: list[Any]) -> None:
+    def _deliver(self, nodes: Sequence[TapeNode], state: State, found: list[object]) -> None:
         values = _Delivered(found, state)
         leaving = {nodes[number]: [values.at(of) for of in row] for number, row in self.leaving}
         collected = [
@@ -252,7 +252,7 @@ def saved_by(node: TapeNode) -> Sequence[Any]:
     return saved
 
 
-def _apart(window: Any, meta: Any, buffers: Any) -> Any:
+def _apart(window: Any, meta: Any, buffers: Any) -> object:
     """The window of a result, copied if it is on memory of an input."""
     if window is None or id(window[0]) not in buffers:
         return window

@@ -144,7 +144,7 @@ class _Values:
             self.results.append(grad)
         return index
 
-    def seen(self, grad: Any) -> Any:
+    def seen(self, grad: Tensor | None) -> Any:
         """The value of a gradient in flight. A view stays a view: hooks may write its base."""
         if grad is None:
             return None

@@ -73,7 +73,7 @@ class Adapter(Differentiable):
         """The library's own answer whether two arrays have bytes in common."""
 
     @optional
-    def is_writable(self, a: Array) -> Any:
+    def is_writable(self, a: Array) -> object:
         """The library's own answer whether an array may be written."""
 
     # --- views, by PyTorch's names
@@ -161,7 +161,7 @@ class Adapter(Differentiable):
         """The imaginary parts."""
 
     @optional
-    def getitem(self, a: Array, key: Any) -> Array:
+    def getitem(self, a: Array, key: object) -> Array:
         """`a[key]` with integers, slices, None and Ellipsis only."""
 
     # --- picking: reads that copy
@@ -177,7 +177,7 @@ class Adapter(Differentiable):
     # --- writes
 
     @optional
-    def setitem(self, a: Array, key: Any, value: Any) -> None:
+    def setitem(self, a: Array, key: object, value: object) -> None:
         """`a[key] = value` in place, with a key of `getitem` and an array or a number."""
 
     @optional
@@ -189,27 +189,27 @@ class Adapter(Differentiable):
         """Writes one number into all of `a` in place."""
 
     @optional
-    def add_(self, a: Array, b: Any) -> Array:
+    def add_(self, a: Array, b: object) -> Array:
         """Adds an array or a number to `a` in place, and returns the library's result."""
 
     @optional
-    def mul_(self, a: Array, b: Any) -> Array:
+    def mul_(self, a: Array, b: object) -> Array:
         """Multiplies `a` by an array or a number in place."""
 
     @optional
-    def put(self, a: Array, places: list[int], value: Any) -> None:
+    def put(self, a: Array, places: list[int], value: object) -> None:
         """`a[places] = value` in place; places may occur twice."""
 
     @optional
-    def put_mask(self, a: Array, mask: list[bool], value: Any) -> None:
+    def put_mask(self, a: Array, mask: list[bool], value: object) -> None:
         """`a[mask] = value` in place."""
 
     @optional
-    def put_add(self, a: Array, places: list[int], value: Any) -> None:
+    def put_add(self, a: Array, places: list[int], value: object) -> None:
         """Adds to rows of `a` in place; places that occur twice count twice."""
 
     @optional
-    def add_out(self, a: Array, b: Any, out: Array) -> Array:
+    def add_out(self, a: Array, b: object, out: Array) -> Array:
         """Writes `a + b` into `out`, and returns the library's result."""
 
     @optional
@@ -225,11 +225,11 @@ class Adapter(Differentiable):
         """Writes the matrix product into `out`."""
 
     @optional
-    def set_at(self, a: Array, key: Any, value: Any) -> Array:
+    def set_at(self, a: Array, key: object, value: object) -> Array:
         """A new array: `a` with `value` at `key`. `a` does not change."""
 
     @optional
-    def add_at(self, a: Array, key: Any, value: Any) -> Array:
+    def add_at(self, a: Array, key: object, value: object) -> Array:
         """A new array: `a` with `value` added at `key`. `a` does not change."""
 
     @optional
@@ -253,11 +253,11 @@ class Adapter(Differentiable):
     # --- functional ops
 
     @optional
-    def add(self, a: Array, b: Any) -> Array:
+    def add(self, a: Array, b: object) -> Array:
         """`a + b`, new."""
 
     @optional
-    def mul(self, a: Array, b: Any) -> Array:
+    def mul(self, a: Array, b: object) -> Array:
         """`a * b`, new."""
 
     @optional
@@ -318,16 +318,16 @@ class Adapter(Differentiable):
         """An array on the memory of any object that supports DLPack."""
 
     @optional
-    def from_buffer(self, buffer: Any, dtype: str) -> Array:
+    def from_buffer(self, buffer: object, dtype: str) -> Array:
         """A 1-d array on the memory of an object with the buffer protocol."""
 
     # --- Python's own protocols: defined here, because the language has them
 
-    def assign_item(self, a: Array, key: Any, value: Any) -> None:
+    def assign_item(self, a: Array, key: object, value: object) -> None:
         """`a[key] = value`, whether or not the library supports it."""
         a[key] = value
 
-    def iadd(self, a: Array, b: Any) -> Array:
+    def iadd(self, a: Array, b: object) -> Array:
         """The object that `a += b` would bind to `a`: the same one, or another."""
         if not any(hasattr(type(a), name) for name in ("__iadd__", "__add__")):
             raise Absent("+=")
@@ -367,7 +367,7 @@ class Adapter(Differentiable):
             raise Absent("__dlpack__")
         return np.from_dlpack(a)
 
-    def numpy_source(self, size: int) -> Any:
+    def numpy_source(self, size: int) -> object:
         """A NumPy array 0, 1, 2, ..., aligned to 64 bytes: some libraries share no other."""
         memory = np.empty(8 * size + 64, "uint8")
         start = -memory.ctypes.data % 64
@@ -375,13 +375,13 @@ class Adapter(Differentiable):
         a[:] = range(size)
         return a
 
-    def numpy_read_only(self, size: int) -> Any:
+    def numpy_read_only(self, size: int) -> object:
         """The same array, read-only."""
         a = np.arange(size)
         a.flags.writeable = False
         return a
 
-    def index_numpy(self, a: Any, key: Any) -> Any:
+    def index_numpy(self, a: Any, key: Any) -> object:
         """A view of a NumPy array."""
         return a[key]
 

@@ -82,7 +82,7 @@ class Differentiable:
         """Calls `hook` with the gradient of an array in every backward."""
 
     @optional
-    def custom(self, forward: Callable[..., Array], backward: Callable[..., Any]) -> Any:
+    def custom(self, forward: Callable[..., Array], backward: Callable[..., object]) -> Any:
         """A custom function of `forward(ctx, *arrays)` and `backward(ctx, grad)`.
 
         `ctx` has PyTorch's `save_for_backward`, `saved_tensors` and `mark_dirty`.
@@ -109,7 +109,7 @@ class Differentiable:
         """The function, compiled by the library's usual compiler."""
 
     @optional
-    def compile_donating(self, function: Callable[..., Any]) -> Any:
+    def compile_donating(self, function: Callable[..., object]) -> Any:
         """The function compiled so that it may reuse the memory of its first argument."""
 
     # --- more ops

@@ -35,7 +35,7 @@ class Signal(Exception):
     """The base of exceptions that the suite raises and catches itself, such as `NoView`."""
 
 
-def through(method: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def through(method: Callable[..., object], arguments: tuple[object, ...]) -> Any:
     """Calls a method of an adapter. Errors below this frame are not the suite's."""
     return method(*arguments)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.error_source import is_ours, place_of
@@ -87,7 +87,7 @@ def _run_rule(rule: Rule, adapter: Adapter, begin: Callable[[str], None]) -> Out
 
 
 def shrunk(
-    rule: Rule, adapter: Adapter, case: Any, breach: Breaks, begin: Callable[[str], None]
+    rule: Rule, adapter: Adapter, case: object, breach: Breaks, begin: Callable[[str], None]
 ) -> Breaks:
     """Returns the breach of the smallest case that shrinking `case` reaches."""
     for candidate in rule.smaller(case) if rule.smaller else ():
@@ -98,7 +98,7 @@ def shrunk(
     return breach
 
 
-def run_case(rule: Rule, adapter: Adapter, case: Any) -> Breaks | Absent | None:
+def run_case(rule: Rule, adapter: Adapter, case: object) -> Breaks | Absent | None:
     """Runs one case. Returns the breach, what is absent, or None if the case holds.
 
     *Err* any fault of the suite or the adapter, here or where a witness is written.
@@ -108,7 +108,7 @@ def run_case(rule: Rule, adapter: Adapter, case: Any) -> Breaks | Absent | None:
         return _run_case(rule, adapter, case)
 
 
-def _run_case(rule: Rule, adapter: Adapter, case: Any) -> Breaks | Absent | None:
+def _run_case(rule: Rule, adapter: Adapter, case: object) -> Breaks | Absent | None:
     recorder = Recorder(adapter)
     try:
         rule.check(cast(Adapter, recorder), case)

@@ -26,7 +26,7 @@ Picks = list[Tensor | None]
 
 
 # ------------------------------------------------------------------------------------- reading
-def get_item(tensor: Tensor, index: Any) -> Any:
+def get_item(tensor: Tensor, index: object) -> Tensor:
     """`tensor[index]`: a view, or a copy if the index has tensors or lists."""
     if type(index) is int and tensor.meta.shape:
         return tensor._apply(SELECT, (tensor, 0, index))
@@ -48,7 +48,7 @@ def _has_only_bounds(index: slice) -> bool:
     return index.step is None and _BOUND.issuperset(types) and types != (type(None),) * 2
 
 
-def _items(index: Any) -> tuple[Any, ...]:
+def _items(index: object) -> tuple[Any, ...]:
     """The index as a tuple of items. A list with lists, slices, ... counts as a tuple."""
     if isinstance(index, tuple):
         return index
@@ -60,7 +60,7 @@ def _items(index: Any) -> tuple[Any, ...]:
     return (index,)
 
 
-def _part(tensor: Tensor, items: tuple[Any, ...], op: str) -> tuple[Tensor, Picks]:
+def _part(tensor: Tensor, items: tuple[object, ...], op: str) -> tuple[Tensor, Picks]:
     """(the view by integers, slices, None and ..., the index tensors for its dimensions)."""
     items = tuple([_as_item(item, op) for item in items])
     used = sum(_width(item) for item in items)
@@ -95,7 +95,7 @@ def _part(tensor: Tensor, items: tuple[Any, ...], op: str) -> tuple[Tensor, Pick
     return part, picks
 
 
-def _as_item(item: Any, op: str) -> Any:
+def _as_item(item: object, op: str) -> object:
     """An item as None, Ellipsis, a slice, a bool, an int, or an index tensor."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
@@ -124,7 +124,7 @@ def _checked(index: Tensor, op: str) -> Tensor:
     return index
 
 
-def _width(item: Any) -> int:
+def _width(item: object) -> int:
     """The number of dimensions of the tensor that an item indexes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
@@ -144,7 +144,7 @@ def _sliced(part: Tensor, dim: int, item: slice, op: str) -> Tensor:
     return part.slice(dim, _bound(item.start, op), _bound(item.stop, op), step)
 
 
-def _bound(value: Any, op: str) -> int | None:
+def _bound(value: object, op: str) -> int | None:
     bound = None if value is None else sizes.as_size(value)
     if bound is None and value is not None:
         raise ArgumentError(f"{op}: a bound of a slice is {value!r}, expected an integer or None")
@@ -163,7 +163,7 @@ def _integers(part: Tensor, picks: Picks, op: str) -> tuple[tuple[Any, ...], tup
 
 
 # ------------------------------------------------------------------------------------- writing
-def set_item(tensor: Tensor, index: Any, value: Any) -> None:
+def set_item(tensor: Tensor, index: object, value: object) -> None:
     """`tensor[index] = value`: writes `value`, broadcast, in place.
 
     A number is cast to the dtype; so is a tensor where the index gives a view. Where index tensors
@@ -193,7 +193,7 @@ def set_item(tensor: Tensor, index: Any, value: Any) -> None:
     unrepeated(part, dims, found, value)._do("index_put_", found, dims, value, False)
 
 
-def _check_value(tensor: Tensor, value: Any) -> None:
+def _check_value(tensor: Tensor, value: object) -> None:
     if isinstance(value, (int, float, np.number, np.bool_)) or isinstance(value, Tensor):
         return
     if isinstance(value, complex):
@@ -203,13 +203,13 @@ def _check_value(tensor: Tensor, value: Any) -> None:
     raise ArgumentError(f"setitem: the value is {value!r}, expected a number or a tensor")
 
 
-def _only_mask(items: tuple[Any, ...]) -> Tensor | None:
+def _only_mask(items: tuple[object, ...]) -> Tensor | None:
     """The mask if it is the only item of the index; else None."""
     only = items[0] if len(items) == 1 else None
     return only if isinstance(only, Tensor) and only.dtype is dtypes.bool_ else None
 
 
-def _fill_where(tensor: Tensor, mask: Tensor, value: Any) -> None:
+def _fill_where(tensor: Tensor, mask: Tensor, value: object) -> None:
     """Writes a number under a single mask, by `masked_fill_`, as PyTorch does."""
     if mask.shape != tensor.shape[: mask.ndim]:
         raise ShapeError(

@@ -13,7 +13,6 @@ cached. Rule: GRD-1. Spec: `specs/s10_runtime.md`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 
@@ -66,7 +65,7 @@ class TensorFacts:
         return ", ".join([str(word) for word, holds in words.items() if holds])
 
 
-_INTERNED: dict[tuple[Any, ...], TensorFacts] = {}
+_INTERNED: dict[tuple[object, ...], TensorFacts] = {}
 """Field values -> the interned facts. A tuple is faster to make, hash and compare than a record."""
 
 

@@ -28,14 +28,14 @@ Place = tuple[int, str]
 class TrackedObject:
     """An object whose attribute reads a capture records, and whose writes it refuses (CAP-4)."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: object, **kwargs: object) -> Any:
         self = super().__new__(cls)
         recorder = STATE.recorder
         if recorder is not None:
             recorder.created(self)
         return self
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         _check_writable(self, name)
         mine = _MODE.substitutes
         if mine and (id(self), name) in mine:
@@ -55,7 +55,7 @@ class TrackedCallable(TrackedObject):
         """The computation of a call."""
         raise AssertionError(f"{type(self).__name__} says what it computes")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self.forward(*args, **kwargs)
 
 
@@ -86,7 +86,7 @@ observing = Blocks(_observe, _observe_no_more).entered
 
 
 @contextmanager
-def substituting(values: Mapping[Place, Any]) -> Iterator[None]:
+def substituting(values: Mapping[Place, object]) -> Iterator[None]:
     """A block in which this thread's reads of these attributes return these values.
 
     Captures do not record such reads. A write changes the substitute, which is dropped at the end.
@@ -100,7 +100,7 @@ def substituting(values: Mapping[Place, Any]) -> Iterator[None]:
         _MODE.substitutes = before
 
 
-def _read(self: TrackedObject, name: str) -> Any:
+def _read(self: TrackedObject, name: str) -> object:
     try:
         value = object.__getattribute__(self, name)
     except AttributeError:
@@ -119,7 +119,7 @@ def _read(self: TrackedObject, name: str) -> Any:
     return recorder.read_attribute(self, name, value)
 
 
-def _call_noted(self: TrackedCallable, *args: Any, **kwargs: Any) -> Any:
+def _call_noted(self: TrackedCallable, *args: object, **kwargs: object) -> object:
     recorder = STATE.recorder
     if recorder is None:
         return self.forward(*args, **kwargs)
@@ -135,7 +135,7 @@ _WHOLE = frozenset(("__dict__", "__getstate__", "__reduce__", "__reduce_ex__"))
 _PLAIN = (bool, int, float, complex, str, NoneType)
 
 
-def _is_data(obj: TrackedObject, name: str, value: Any) -> bool:
+def _is_data(obj: TrackedObject, name: str, value: object) -> bool:
     """Whether the attribute is data of the instance or its class, and not a method or property."""
     if name.startswith("__"):
         return False

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
-from typing import Any
 
 import attrs
 
@@ -59,7 +58,7 @@ def counting() -> Iterator[Ran]:
     """
     ran, before = Ran(), sys.getprofile()
 
-    def count(frame: FrameType, event: str, value: Any) -> None:
+    def count(frame: FrameType, event: str, value: object) -> None:
         if before is not None:
             before(frame, event, value)  # type: ignore[arg-type]
         if event != "return":

@@ -54,7 +54,7 @@ def _short(name: str) -> str:
     return re.split(r", | ", name)[-1] if name[0].isdigit() else name
 
 
-def stages_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Stages:
+def stages_of(fn: Callable[..., object], *args: object, **kwargs: object) -> Stages:
     """Compiles `fn` for these arguments without running it; the result of every stage.
 
     `fn` may be a compiled function: its options are used, its entries do not change.
@@ -73,7 +73,7 @@ def stages_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Stages:
     given = fn if isinstance(fn, CompiledFunction) else CompiledFunction(fn, make_options())
     records: list[StageRecord] = []
 
-    def observe(stage: str, made: Any) -> None:
+    def observe(stage: str, made: object) -> None:
         records.append(StageRecord(stage, made))
 
     options = attrs.evolve(given.options, observer=observe)

@@ -19,7 +19,7 @@ class _Numbered(Module):
 
     kind: type = Module
 
-    def _append(self, name: str, member: Any) -> None:
+    def _append(self, name: str, member: object) -> None:
         if not isinstance(member, self.kind):
             raise ArgumentError(
                 f"{type(self).__name__}: {name!r} is {member!r}, expected a {self.kind.__name__}"

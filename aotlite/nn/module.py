@@ -40,7 +40,7 @@ class Module(TrackedCallable):
         name = type(self).__name__
         raise UnsupportedError(f"{name}: the class has no method forward, expected one")
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         _check_kind(self, name, value)
         super().__setattr__(name, value)
 
@@ -60,7 +60,7 @@ class Module(TrackedCallable):
 
     register_module = add_module
 
-    def _register(self, name: str, value: Any, kind: type) -> None:
+    def _register(self, name: str, value: object, kind: type) -> None:
         if not name or "." in name:
             raise ArgumentError(f"register: the name is {name!r}, expected one without dots")
         if not (value is None or isinstance(value, kind)):
@@ -147,12 +147,12 @@ class Module(TrackedCallable):
             parameter.requires_grad_(requires_grad)
         return self
 
-    def to(self: M, *args: Any, **kwargs: Any) -> M:
+    def to(self: M, *args: object, **kwargs: object) -> M:
         """Moves all tensors: `to(device)`, `to(dtype)` (of floating ones), both, `to(tensor)`."""
         move(self, *wishes_of(args, kwargs))
         return self
 
-    def cuda(self: M, device: Any = None) -> M:
+    def cuda(self: M, device: object = None) -> M:
         """`to` a CUDA device, the current one if none is given."""
         name = "cuda" if device is None else f"cuda:{device}" if type(device) is int else device
         return self.to(name)
@@ -173,7 +173,7 @@ class Module(TrackedCallable):
         """
         return {name: tensor.detach() for name, tensor in _persistent(self).items()}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> Problems:
+    def load_state_dict(self, state_dict: Mapping[str, object], strict: bool = True) -> Problems:
         """Copies the tensors or arrays into the module's memory; returns the names without a match.
 
         Raises ArgumentError that lists missing, unexpected and mismatched names, before anything is
@@ -240,7 +240,7 @@ def _persistent(module: Module) -> dict[str, Tensor]:
     }
 
 
-def _check_kind(module: Module, name: str, value: Any) -> None:
+def _check_kind(module: Module, name: str, value: object) -> None:
     held = own_attributes(module).get(name)
     for kind in (Parameter, Buffer):
         if isinstance(held, kind) and isinstance(value, Tensor) and not isinstance(value, kind):

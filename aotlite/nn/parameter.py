@@ -16,7 +16,7 @@ from aotlite.eager.subclass.protocol import alias_of, is_wrapper
 class _Member(type(Tensor)):  # type: ignore[misc]
     """The metaclass that makes `isinstance` true for wrappers marked as parameters or buffers."""
 
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: object) -> bool:
         if super().__instancecheck__(instance):
             return True
         return is_wrapper(instance) and issubclass(getattr(instance, "_member", Tensor), cls)
@@ -64,7 +64,7 @@ class Buffer(Tensor, metaclass=_Member):
     __slots__ = ()
     persistent = True
 
-    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+    def __new__(cls, data: object = None, *, persistent: bool = True) -> Any:
         kind = cls if persistent else TransientBuffer
         return _wrapper_as(kind, data) if is_wrapper(data) else super().__new__(kind)
 
@@ -90,7 +90,7 @@ def _wrapper_as(kind: type[Tensor], data: Any) -> Any:
     return made
 
 
-def _share(made: Tensor, data: Any) -> None:
+def _share(made: Tensor, data: object) -> None:
     """Makes `made` a tensor without history on the memory of `data`."""
     source = data.detach() if isinstance(data, Tensor) else tensor(data)
     Tensor.__init__(made, source.storage, source.meta, source.offset)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import attrs
 import numpy as np
@@ -25,7 +24,7 @@ class Problems:
 
 
 def load_state(
-    owner: str, own: Mapping[str, Tensor], state: Mapping[str, Any], *, strict: bool
+    owner: str, own: Mapping[str, Tensor], state: Mapping[str, object], *, strict: bool
 ) -> Problems:
     """Copies `state` into the tensors of `own` in place; returns the names without a match.
 
@@ -56,7 +55,7 @@ def _listed(problems: Problems) -> Iterator[str]:
         yield f"unexpected: {', '.join(problems.unexpected_keys)}"
 
 
-def _mismatches(shared: Mapping[str, tuple[Tensor, Any]]) -> list[str]:
+def _mismatches(shared: Mapping[str, tuple[Tensor, object]]) -> list[str]:
     complaints = []
     for name, (target, value) in shared.items():
         if not isinstance(value, (Tensor, np.ndarray, np.generic)):

@@ -14,7 +14,7 @@ import struct
 import tokenize
 import zipfile
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def save_state(state: Mapping[str, Tensor], path: str | os.PathLike[str]) -> Non
             os.remove(partial)
 
 
-def _host(name: Any, tensor: Any) -> np.ndarray:
+def _host(name: object, tensor: Tensor) -> np.ndarray:
     if not isinstance(name, str) or "\0" in name:  # where a zip archive's name would end
         raise ArgumentError(f"save_state: a name is {name!r}, expected a string without NUL")
     if not isinstance(tensor, Tensor):

@@ -14,8 +14,8 @@ from aotlite.nn.module import Module, state_places
 def functional_call(
     module: Module,
     parameter_and_buffer_dicts: Mapping[str, Tensor],
-    args: Any = (),
-    kwargs: Mapping[str, Any] | None = None,
+    args: object = (),
+    kwargs: Mapping[str, object] | None = None,
 ) -> Any:
     """`module(*args, **kwargs)` with these tensors read for the parameters and buffers named.
 

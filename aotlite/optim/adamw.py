@@ -154,7 +154,7 @@ class AdamW(Optimizer):
         return f"AdamW(\n{''.join(lines)})"
 
 
-def _checked_betas(betas: Any) -> tuple[float, float]:
+def _checked_betas(betas: object) -> tuple[float, float]:
     if not isinstance(betas, (tuple, list)) or len(betas) != 2:
         raise ArgumentError(f"AdamW: betas is {betas!r}, expected two numbers")
     first, second = (not_negative("AdamW", "a beta", beta) for beta in betas)
@@ -163,7 +163,7 @@ def _checked_betas(betas: Any) -> tuple[float, float]:
     return first, second
 
 
-def _checked_flag(name: str, value: Any) -> bool:
+def _checked_flag(name: str, value: object) -> bool:
     if type(value) is not bool:
         raise ArgumentError(f"AdamW: {name} is {value!r}, expected True or False")
     return value

@@ -33,7 +33,7 @@ def members_of(name: str, params: Iterable[Any], defaults: Mapping[str, Any]) ->
     return [_member(name, i, group, defaults) for i, group in enumerate(given)]
 
 
-def _member(name: str, index: int, group: Any, defaults: Mapping[str, Any]) -> Members:
+def _member(name: str, index: int, group: object, defaults: Mapping[str, object]) -> Members:
     where = f"{name}: group {index}"
     if not isinstance(group, Mapping) or "params" not in group:
         raise ArgumentError(f"{where} is {group!r}, expected a mapping with 'params'")

@@ -108,7 +108,7 @@ class Optimizer(TrackedObject):
         """
         return {name: value.detach() for name, value in self.state().items()}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Problems:
+    def load_state_dict(self, state_dict: Mapping[str, object]) -> Problems:
         """Copies a state into the optimizer's own memory.
 
         Raises ArgumentError that lists missing, unexpected and mismatched names, before anything is
@@ -133,7 +133,7 @@ def _checked(name: str, params: Iterable[Tensor]) -> tuple[Tensor, ...]:
     return checked
 
 
-def _checked_lr(name: str, lr: Any) -> float | Tensor:
+def _checked_lr(name: str, lr: object) -> float | Tensor:
     if isinstance(lr, Tensor):
         if lr.ndim:
             raise ArgumentError(
@@ -145,12 +145,12 @@ def _checked_lr(name: str, lr: Any) -> float | Tensor:
     return not_negative(name, "lr", lr)
 
 
-def not_negative(name: str, argument: str, value: Any) -> float:
+def not_negative(name: str, argument: str, value: object) -> float:
     """The value as a Python number, finite and at least 0. Raises ArgumentError."""
     return _number(name, argument, value, 0.0, "a finite number of at least 0")
 
 
-def finite(name: str, argument: str, value: Any) -> float:
+def finite(name: str, argument: str, value: object) -> float:
     """The value as a finite Python number. Raises ArgumentError."""
     return _number(name, argument, value, -math.inf, "a finite number")
 

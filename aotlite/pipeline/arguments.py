@@ -36,8 +36,8 @@ from aotlite.stages.records.guards.snapshots import PLAIN
 class FlatArguments:
     """The flat arguments of one call, and their containers."""
 
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
     given: list[Any]
     """The leaves as the caller passed them."""
     leaves: list[Any]
@@ -85,7 +85,7 @@ class FlatArguments:
         return found
 
 
-def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> FlatArguments:
+def call_of(args: tuple[object, ...], kwargs: dict[str, object]) -> FlatArguments:
     """The call with these arguments."""
     whole: Any = (args, kwargs)
     given: list[Any]
@@ -104,14 +104,16 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> FlatArguments:
     return FlatArguments(args, kwargs, given, leaves, spec, (spec, orders, arrays))
 
 
-def on_leaves(function: Callable[..., Any], call: FlatArguments) -> Callable[[list[Any]], Any]:
+def on_leaves(
+    function: Callable[..., object], call: FlatArguments
+) -> Callable[[list[object]], object]:
     """`function` on flat arguments, with an `ArrayStandIn` for each ndarray (NDA-2).
 
     The closure holds no argument: an error raised inside keeps its frame, and with it the closure.
     """
     spec, firsts = call.spec, call.first_of_array()
 
-    def run(leaves: list[Any]) -> Any:
+    def run(leaves: list[object]) -> object:
         made: dict[int, ArrayStandIn] = {}
         seen = [
             leaf if first is None else made.setdefault(first, ArrayStandIn(leaf))
@@ -170,7 +172,7 @@ class _Wrapped:
             tensor.offset = start // array.itemsize
 
 
-def check_leaf(leaf: Any, path: str) -> None:
+def check_leaf(leaf: Tensor, path: str) -> None:
     """Raises ArgumentError for an argument that is neither a graph input nor guardable (GEN-7)."""
     if not isinstance(leaf, (*PLAIN, Tensor, np.ndarray, np.generic, TrackedObject)):
         raise noted(
@@ -183,14 +185,14 @@ def check_leaf(leaf: Any, path: str) -> None:
 
 
 # ------------------------------------------------------------------------------------- results
-def flat_results(result: Any) -> tuple[list[Any], Containers]:
+def flat_results(result: object) -> tuple[list[object], Containers]:
     """The flat results, with tensors for `ArrayStandIn`s, and their containers."""
     leaves, spec = flattened(result, "the results")
     bare = [tensor_of(leaf) if is_stand_in(leaf) else leaf for leaf in leaves]
     return bare, Containers(spec, tuple([_numpy_result(leaf) for leaf in leaves]))
 
 
-def _numpy_result(leaf: Any) -> NumpyResult | None:
+def _numpy_result(leaf: Tensor) -> NumpyResult | None:
     if not is_stand_in(leaf):
         return None
     return NumpyResult.SCALAR if stands_for_scalar(leaf) else NumpyResult.ARRAY
@@ -238,7 +240,7 @@ def flattened(tree: Any, what: str) -> tuple[list[Any], Any]:
     return leaves, form
 
 
-def contains_itself(tree: Any) -> bool:
+def contains_itself(tree: object) -> bool:
     """Whether a list, tuple or dict contains itself, at any depth.
 
     >>> loop = []
@@ -262,7 +264,7 @@ def contains_itself(tree: Any) -> bool:
     return False
 
 
-def dict_orders(tree: Any) -> tuple[Any, ...]:
+def dict_orders(tree: Any) -> tuple[object, ...]:
     """The keys of every dict in nested containers, in order: optree specs ignore the order.
 
     >>> dict_orders(({"b": 1, "a": {}},))

@@ -20,7 +20,7 @@ import attrs
 
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import cached_property, lock
-from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph import Graph, Node, Role
 from aotlite.ir.graph.role import Kept, Saved
 from aotlite.pipeline.lowering import backward_compiler
 from aotlite.pipeline.options import Options
@@ -32,6 +32,7 @@ from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s3_convention.synthetic_bases import with_bases
 from aotlite.stages.s4_joint.replay.double_backward import (
     DerivativeJoint,
@@ -144,7 +145,7 @@ def may_read(captured: Captured, both: Joint) -> MayRead:
     return InputReads(both.graph, captured, wrapped.nodes)
 
 
-def exported(captured: Captured) -> frozenset[Any]:
+def exported(captured: Captured) -> frozenset[Role]:
     """The roles of inputs whose memory an ndarray of the user's shares: NumPy may write them."""
     real_of = captured.recorder.real_of
     roles = {given.role: real_of(given.fake) for given in captured.inputs}
@@ -154,7 +155,7 @@ def exported(captured: Captured) -> frozenset[Any]:
 def orders_of(
     both: Joint,
     partition: Partition,
-    bases: Sequence[Any],
+    bases: Sequence[BaseInput],
     derivable: Derivable,
     compilation: Compilation,
 ) -> Derivatives:
@@ -182,7 +183,7 @@ class HigherOrders:
     """
 
     compilation: Compilation
-    bases: Sequence[Any]
+    bases: Sequence[BaseInput]
     """The synthetic bases of its convention."""
     reads: Reads
     """Which forward values derivatives may read."""
@@ -193,7 +194,7 @@ class HigherOrders:
         self,
         kept_tape: KeptTape,
         partition: Partition,
-        given: Mapping[Any, int],
+        given: Mapping[object, int],
         reads: GradientReads,
         *,
         splits: bool,
@@ -225,7 +226,7 @@ class HigherOrders:
             partition = self._partition(graph, pure, given, kept_tape.higher_order_inputs)
             return self._lowered(made, graph, partition, given, splits=splits)
 
-    def _joint(self, made: DerivativeJoint, kept_tape: KeptTape) -> tuple[Graph, set[Any]]:
+    def _joint(self, made: DerivativeJoint, kept_tape: KeptTape) -> tuple[Graph, set[Role]]:
         """The pure joint graph of an order, computed from the function's inputs, and the roles of
         its tangents: the placeholders that `fed` leaves in place.
 
@@ -247,8 +248,8 @@ class HigherOrders:
         self,
         graph: Graph,
         pure: Graph,
-        given: Mapping[Any, int],
-        higher_order_inputs: Container[Any],
+        given: Mapping[object, int],
+        higher_order_inputs: Container[object],
     ) -> Partition:
         """Stage 8 of a fed graph, with the saved values that the next order may read.
 
@@ -267,7 +268,7 @@ class HigherOrders:
         made: DerivativeJoint,
         graph: Graph,
         partition: Partition,
-        given: Mapping[Any, int],
+        given: Mapping[object, int],
         *,
         splits: bool,
     ) -> CompiledOrder:
@@ -292,7 +293,7 @@ class HigherOrders:
         graph: Graph,
         partition: Partition,
         lower: Any,
-        given: Mapping[Any, int],
+        given: Mapping[object, int],
         *,
         splits: bool,
     ) -> BackwardPlan | None:

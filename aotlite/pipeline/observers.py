@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from aotlite.ir.filesystem import atomic_files
 else:  # for dumps alone
     atomic_files = deferred("aotlite.ir.filesystem.atomic_files")
+
+RunT = TypeVar("RunT")
 
 _PURPOSES = {
     "1 capture": "the function ran once on fake tensors: every op it ran, views and writes too",
@@ -117,7 +119,7 @@ class Observers:
         runner = StageRunner() if options.verify >= 2 else None
         return cls(observers, options.verify >= 1, runner)
 
-    def show(self, stage: str, made: Any) -> None:
+    def show(self, stage: str, made: object) -> None:
         """Calls every observer with the result of a stage."""
         for observer in self.observers:
             observer(stage, made)
@@ -150,18 +152,18 @@ class Observers:
         self.check(stage, graph, functional=functional, of=of)
         self.compare(stage, graph)
 
-    def show_kernels(self, half: str, run: Any) -> None:
+    def show_kernels(self, half: str, run: object) -> None:
         """Shows the kernels of a compiled half, where its backend exposes them."""
         kernels = getattr(run, "kernels", None)
         if kernels is not None:
             self.show(f"9 lower, {half}_kernels", kernels)
 
-    def shown(self, lower_backward: Callable[[Graph], Any]) -> Callable[[Graph], Any]:
+    def shown(self, lower_backward: Callable[[Graph], RunT]) -> Callable[[Graph], RunT]:
         """A lowering that also shows the kernels: a backward is lowered when it first runs."""
         if not self.observers:
             return lower_backward
 
-        def lower_and_show(graph: Graph) -> Any:
+        def lower_and_show(graph: Graph) -> RunT:
             run = lower_backward(graph)
             self.show_kernels("backward", run)
             return run

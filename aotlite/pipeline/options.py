@@ -97,12 +97,12 @@ def _fuses(backend: Backend) -> bool:
 
 def make_options(
     *,
-    backend: Any = None,
+    backend: object = None,
     wait: bool = True,
     verify: bool | int | None = None,
     dump: str | None = None,
     device_graphs: bool = False,
-    device_graph_sizes: Any = None,
+    device_graph_sizes: object = None,
     **given: Any,
 ) -> Options:
     """Checks the arguments of `compile`; the environment has the defaults of some."""
@@ -125,7 +125,7 @@ def _unknown(name: str) -> ArgumentError:
     return ArgumentError(f"compile: {name!r} is no option, expected {', '.join(near)}")
 
 
-def _waiting(given: Any, wait: Any) -> Backend:
+def _waiting(given: object, wait: object) -> Backend:
     """The backend; with `wait=False` one that compiles in the background."""
     backend = backend_from(given)
     if _switch("wait", wait):
@@ -140,7 +140,7 @@ def _waiting(given: Any, wait: Any) -> Backend:
     return impatient
 
 
-def _recording(backend: Backend, device_graphs: Any, sizes: Any) -> Backend:
+def _recording(backend: Backend, device_graphs: object, sizes: object) -> Backend:
     """The backend; with `device_graphs=True` one that records CUDA graphs (CUG-1, CUG-3)."""
     if not _switch("device_graphs", device_graphs):
         if sizes is not None:
@@ -159,7 +159,7 @@ def _recording(backend: Backend, device_graphs: Any, sizes: Any) -> Backend:
     return recording
 
 
-def _sizes(sizes: Any) -> frozenset[int]:
+def _sizes(sizes: object) -> frozenset[int]:
     if not isinstance(sizes, (list, tuple, set, frozenset)) or any(
         type(size) is not int or size < 0 for size in sizes
     ):
@@ -169,11 +169,11 @@ def _sizes(sizes: Any) -> frozenset[int]:
     return frozenset(sizes)
 
 
-def _compiler(option: str, given: Any) -> Backend | None:
+def _compiler(option: str, given: object) -> Backend | None:
     return None if given is None else backend_from(given, option)
 
 
-def _count(number: Any) -> int:
+def _count(number: object) -> int:
     if type(number) is not int or number < 0:
         raise ArgumentError(
             f"compile: num_params_buffers is {number!r}, expected a number of arguments"
@@ -181,7 +181,7 @@ def _count(number: Any) -> int:
     return number
 
 
-def _limit(number: Any) -> int:
+def _limit(number: object) -> int:
     if type(number) is not int or number < 1:
         raise ArgumentError(
             f"compile: recompile_limit is {number!r}, expected a number of entries, at least 1"
@@ -189,17 +189,17 @@ def _limit(number: Any) -> int:
     return number
 
 
-def _switch(name: str, value: Any) -> bool:
+def _switch(name: str, value: object) -> bool:
     if type(value) is not bool:
         raise ArgumentError(f"compile: {name} is {value!r}, expected True or False")
     return value
 
 
-def _kept(value: Any) -> bool | None:
+def _kept(value: object) -> bool | None:
     return None if value is None else _switch("keep_inference_input_mutations", value)
 
 
-def _saved_hooks(hooks: Any) -> Any:
+def _saved_hooks(hooks: Any) -> object:
     pair = isinstance(hooks, (tuple, list)) and len(hooks) == 2 and all(map(callable, hooks))
     if hooks is not None and not pair:
         raise ArgumentError(
@@ -208,7 +208,7 @@ def _saved_hooks(hooks: Any) -> Any:
     return None if hooks is None else tuple(hooks)
 
 
-def _saved_hooks_mode(mode: Any) -> str:
+def _saved_hooks_mode(mode: object) -> str:
     modes = ("donated", "no_static", "all")
     if mode not in modes:
         raise ArgumentError(f"compile: saved_hooks_mode is {mode!r}, expected {', '.join(modes)}")
@@ -234,14 +234,14 @@ def _folder(dump: Any) -> str | None:
     return os.fspath(dump) if dump else None
 
 
-def _observer(observer: Any) -> Observer | None:
+def _observer(observer: object) -> Observer | None:
     if observer is not None and not callable(observer):
         raise ArgumentError(f"compile: observer is {observer!r}, expected a function")
     found: Observer | None = observer
     return found
 
 
-def _decompositions(decompositions: Any) -> Table:
+def _decompositions(decompositions: object) -> Table:
     return {} if decompositions is None else decomposition_table(decompositions)
 
 
@@ -255,7 +255,7 @@ def _partition(partition: Any) -> Partitioner | str | None:
     )
 
 
-def _passes(passes: Any) -> tuple[Pass, ...]:
+def _passes(passes: object) -> tuple[Pass, ...]:
     if not isinstance(passes, (list, tuple)):
         raise ArgumentError(f"compile: passes is {passes!r}, expected a list of functions")
     found = tuple(passes)
@@ -267,7 +267,7 @@ def _passes(passes: Any) -> tuple[Pass, ...]:
     return found
 
 
-def _stages(stages: Any) -> Mapping[str, Callable[..., Any]]:
+def _stages(stages: object) -> Mapping[str, Callable[..., object]]:
     stages = stages or {}
     if not isinstance(stages, Mapping):
         raise ArgumentError(f"compile: stages is {stages!r}, expected functions by stage name")

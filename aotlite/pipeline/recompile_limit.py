@@ -49,7 +49,7 @@ class RecompileLimit:
         """Whether a call runs eagerly without another warning, when there are `count` entries."""
         return self._has_warned and count >= self.most and not self.is_error
 
-    def reached(self, what: str, reasons: Sequence[Any], failing: str) -> None:
+    def reached(self, what: str, reasons: Sequence[object], failing: str) -> None:
         """Raises GuardError with the reasons; or warns, the first time, of the `failing` guards."""
         said = f"{what}, expected at most {self.most} (recompile_limit)"
         if self.is_error:
@@ -61,7 +61,7 @@ class RecompileLimit:
 
 
 # --------------------------------------------------------------------------- what keeps failing
-def failing_guards(misses: Sequence[Miss], leaves: Sequence[Any]) -> str:
+def failing_guards(misses: Sequence[Miss], leaves: Sequence[object]) -> str:
     """The guards that fail in most entries, as text: the subject, what it is, what was expected."""
     groups: dict[str, list[Miss]] = {}
     for miss in misses:
@@ -70,7 +70,7 @@ def failing_guards(misses: Sequence[Miss], leaves: Sequence[Any]) -> str:
     return "; ".join([_failing(group, len(misses), leaves) for group in most])
 
 
-def _failing(misses: Sequence[Miss], count: int, leaves: Sequence[Any]) -> str:
+def _failing(misses: Sequence[Miss], count: int, leaves: Sequence[object]) -> str:
     sizes = _sizes(misses, leaves)
     first = misses[0].failure
     texts = [
@@ -83,7 +83,7 @@ def _failing(misses: Sequence[Miss], count: int, leaves: Sequence[Any]) -> str:
     return f"{' and '.join(texts)} ({len(misses)} of {count} entries)"
 
 
-def _sizes(misses: Sequence[Miss], leaves: Sequence[Any]) -> list[tuple[int, int, list[int]]]:
+def _sizes(misses: Sequence[Miss], leaves: Sequence[object]) -> list[tuple[int, int, list[int]]]:
     """The dimensions of one argument in which it fits none of these entries.
 
     Each as (dimension, size found, sizes expected). Empty where its dtype or rank differs as well.

@@ -30,13 +30,13 @@ _NUMBERS = itertools.count(1)
 class Request:
     """A function and the flat arguments of the call to compile it for."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     """The user's function: hidden inputs are searched in its closure and globals."""
-    call: Callable[[list[Any]], Any]
+    call: Callable[[list[object]], object]
     """Unflattens a list of leaves, and calls the function."""
-    leaves: Sequence[Any]
+    leaves: Sequence[object]
     tensors: Sequence[tuple[int, Tensor]]
-    flatten: Callable[[Any], tuple[list[Any], Containers]]
+    flatten: Callable[[object], tuple[list[object], Containers]]
     """Returns the flat results of a call, and their containers."""
     name: str
 
@@ -55,7 +55,7 @@ class Compilation:
     observers: Observers
 
     @classmethod
-    def begin(cls, options: Options, stages: Mapping[str, Callable[..., Any]]) -> Compilation:
+    def begin(cls, options: Options, stages: Mapping[str, Callable[..., object]]) -> Compilation:
         """The next compilation of the process; the option `stages=` overrides `stages`."""
         number = next(_NUMBERS)
         return cls(number, options, {**stages, **options.stages}, Observers.of(options, number))

@@ -22,6 +22,7 @@ from aotlite.ir.graph.role import (
     Role,
     Saved,
 )
+from aotlite.ir.meta import TensorMeta
 from aotlite.pipeline.request import Compilation
 from aotlite.stages.records.backward.partition import Partition, SavedValue
 from aotlite.stages.s7_simplify.decompositions import decompose
@@ -29,7 +30,7 @@ from aotlite.stages.s7_simplify.decompositions import decompose
 _HINT = "A partitioner returns aotlite.partition.cut(graph, saved), or keeps all outputs."
 
 
-def pass_name(function: Callable[..., Any]) -> str:
+def pass_name(function: Callable[..., object]) -> str:
     """The name of a pass in messages and dumps."""
     return f"pass {getattr(function, '__name__', function)!r}"
 
@@ -82,7 +83,7 @@ def with_passes(graph: Graph, compilation: Compilation) -> Graph:
     return graph
 
 
-def call_partitioner(function: Callable[[Graph], Any], graph: Graph) -> Partition:
+def call_partitioner(function: Callable[[Graph], object], graph: Graph) -> Partition:
     """The partition that a partitioner returns; ArgumentError if it does not partition the graph.
 
     PART-8: the halves together give every result and gradient, from the inputs and tangents.
@@ -100,7 +101,7 @@ def call_partitioner(function: Callable[[Graph], Any], graph: Graph) -> Partitio
 
 
 def _called(
-    name: str, function: Callable[..., Any], graph: Graph, expected: str, it: str = ": it"
+    name: str, function: Callable[..., object], graph: Graph, expected: str, it: str = ": it"
 ) -> Any:
     try:
         with modes_kept():
@@ -116,12 +117,12 @@ def _called(
 
 
 # ------------------------------------------------------------------------------------- results
-def _inputs(placeholders: Sequence[Node]) -> list[Any]:
+def _inputs(placeholders: Sequence[Node]) -> list[object]:
     return [(node.role, node.meta) for node in placeholders]
 
 
 def _check_results(
-    name: str, roles: Sequence[Role], got: Sequence[Any], expected: Sequence[Any]
+    name: str, roles: Sequence[Role], got: Sequence[object], expected: Sequence[object]
 ) -> None:
     """Raises where an output has another shape, dtype or device; or other strides that users see.
 
@@ -135,16 +136,16 @@ def _check_results(
             )
 
 
-def _form(role: Role, value: Any) -> Any:
+def _form(role: Role, value: object) -> object:
     if type(value) is not Node:
         return value
-    meta: Any = value.meta
+    meta: TensorMeta = value.meta
     if isinstance(role, (Gradient, MutatedInput, Rewritten)):  # copied or summed: no user sees them
         return meta.shape, meta.dtype, meta.device
     return meta
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return str(value.meta if type(value) is Node else value)
 
 
@@ -199,7 +200,7 @@ def _check_forward(graph: Graph, partition: Partition) -> None:
 
 
 def _check_backward(graph: Graph, partition: Partition, backward: Graph) -> None:
-    saved: list[Any] = [(Saved(i), value.meta) for i, value in enumerate(partition.saved)]
+    saved: list[object] = [(Saved(i), value.meta) for i, value in enumerate(partition.saved)]
     tangents = [node for node in graph.placeholders if type(node.role) in OF_BACKWARD]
     expected = [*saved, *_inputs(tangents)]
     if _inputs(backward.placeholders) != expected:
@@ -211,7 +212,7 @@ def _check_backward(graph: Graph, partition: Partition, backward: Graph) -> None
     _check_results("partition", roles, backward.outputs, [value for _, value in gradients])
 
 
-def _wrong(what: str, got: Sequence[Any], expected: Sequence[Any]) -> ArgumentError:
+def _wrong(what: str, got: Sequence[object], expected: Sequence[object]) -> ArgumentError:
     texts = [", ".join(_role_text(each) for each in values) for values in (got, expected)]
     return noted(
         ArgumentError(f"partition: the {what} are {texts[0]}, expected {texts[1]}, of equal metas"),
@@ -219,5 +220,5 @@ def _wrong(what: str, got: Sequence[Any], expected: Sequence[Any]) -> ArgumentEr
     )
 
 
-def _role_text(value: Any) -> str:
+def _role_text(value: object) -> str:
     return str(value.role if type(value) is Node else value[0] if type(value) is tuple else value)

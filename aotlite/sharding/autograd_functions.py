@@ -33,7 +33,7 @@ class Form:
     mesh: Mesh
     placement: Placed
 
-    def __call__(self, grad: Any) -> Any:
+    def __call__(self, grad: object) -> Any:
         if isinstance(grad, self.cls):
             return grad.redistribute(self.placement) if grad.mesh == self.mesh else grad
         method = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
@@ -43,14 +43,14 @@ class Form:
         return self.cls.from_dense(dense, self.mesh, self.placement)
 
 
-def _brought(ctx: Any, grad: Any) -> Any:
+def _brought(ctx: Any, grad: object) -> object:
     """A gradient, sharded or dense, in the placement of what it is of."""
     if isinstance(grad, ctx.cls):
         return grad.redistribute(ctx.back)
     return ctx.cls.from_dense(grad, ctx.mesh, ctx.back)
 
 
-def _distributed(cls: type[Any], tensor: Tensor, mesh: Mesh, placement: Placed) -> Any:
+def _distributed(cls: type[Any], tensor: Tensor, mesh: Mesh, placement: Placed) -> object:
     """The parts are copies, also where a rank holds the whole."""
 
     def on(rank: int) -> Tensor:

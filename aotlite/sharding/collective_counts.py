@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from contextvars import ContextVar, Token
-from typing import Any
 
 
 class CommDebugMode:
@@ -51,7 +50,7 @@ def note_collective(name: str) -> None:
         mode._counts[name] += 1
 
 
-def note_implicit(op: str, source: Any, target: Any, meta: Any) -> None:
+def note_implicit(op: str, source: object, target: object, meta: object) -> None:
     """Lists a redistribution that an op made, if a block does."""
     mode = _MODE.get()
     if mode is not None:

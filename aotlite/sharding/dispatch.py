@@ -64,7 +64,7 @@ def run(cls: type[Any], op: Op, args: tuple[Any, ...]) -> Any:
     return made[0] if len(made) == 1 and _is_single(op) else tuple(made)
 
 
-def _metas(op: Op, args: tuple[Any, ...], count: int) -> tuple[TensorMeta | None, ...]:
+def _metas(op: Op, args: tuple[object, ...], count: int) -> tuple[TensorMeta | None, ...]:
     """The results' metas, None where only their values say them."""
     if isinstance(op, DataOp):
         return (None,) * count
@@ -76,14 +76,14 @@ def _is_single(op: Op) -> bool:
     return len(op.schema.returns) == 1 and not op.schema.returns[0].is_list
 
 
-def _holds(cls: type[Any], tensor: Tensor) -> bool:
+def _holds(cls: type[Tensor], tensor: Tensor) -> bool:
     """Whether a tensor of another class has one of this class inside."""
     if not is_wrapper(tensor):
         return False
     return any(isinstance(t, cls) or _holds(cls, t) for t in inner_tensors(tensor).values())
 
 
-def _mesh_of(cls: type[Any], op: Op, operands: Sequence[Tensor]) -> Mesh:
+def _mesh_of(cls: type[Tensor], op: Op, operands: Sequence[Tensor]) -> Mesh:
     """The one mesh of the operands (SHD-3)."""
     meshes = list(dict.fromkeys(each.mesh for each in operands if isinstance(each, cls)))
     if len(meshes) > 1:
@@ -98,7 +98,7 @@ def _mesh_of(cls: type[Any], op: Op, operands: Sequence[Tensor]) -> Mesh:
     return mesh
 
 
-def _held(cls: type[Any], mesh: Mesh, operand: Any) -> Held:
+def _held(cls: type[Tensor], mesh: Mesh, operand: Any) -> Held:
     if isinstance(operand, cls):
         return Held(operand.meta, operand.parts, operand.placement)
     return Held(operand.meta, (operand,) * mesh.size, Replicate())  # each rank has computed it
@@ -106,7 +106,7 @@ def _held(cls: type[Any], mesh: Mesh, operand: Any) -> Held:
 
 # ------------------------------------------------------------------------------------- computing
 def _computed(
-    cls: type[Any], mesh: Mesh, op: Op, args: tuple[Any, ...]
+    cls: type[Tensor], mesh: Mesh, op: Op, args: tuple[object, ...]
 ) -> tuple[list[Parts], tuple[Placement, ...]]:
     """The results' parts and placements."""
     if op is RESTRIDE:  # how parts lie in memory is not told by how the whole does
@@ -133,7 +133,7 @@ def _computed(
     return results, plan.result or (Replicate(),) * len(results)
 
 
-def _plan(op: Op, args: tuple[Any, ...], placements: list[Placement], ranks: int) -> Plan:
+def _plan(op: Op, args: tuple[object, ...], placements: list[Placement], ranks: int) -> Plan:
     if isinstance(op, PureOp):
         return choose(op, args, placements, ranks)
     return replicated(op, args, 0)
@@ -156,7 +156,7 @@ def _short(placement: Placement) -> str:
     return "a view across ranks" if isinstance(placement, PlacedView) else str(placement)
 
 
-def with_operands(op: Op, args: tuple[Any, ...], operands: Sequence[Any]) -> tuple[Any, ...]:
+def with_operands(op: Op, args: tuple[Any, ...], operands: Sequence[object]) -> tuple[Any, ...]:
     """The arguments with other operands, in the order of `Op.operands`."""
     rest, found = iter(operands), list(args)
     for i in (*op.tensors, *op.mixed):
@@ -194,7 +194,7 @@ def _view(cls: type[Any], mesh: Mesh, op: ViewOp, x: Any, rest: tuple[Any, ...])
     return cls.of(mesh, window, parts, meta)
 
 
-def _check_inside(cls: type[Any], whole: TensorMeta, seen: TensorMeta, start: int) -> None:
+def _check_inside(cls: type[Tensor], whole: TensorMeta, seen: TensorMeta, start: int) -> None:
     """Memory around a tensor, and between its elements, is not the same for its parts."""
     if seen.numel and not _is_inside(whole, seen, start):
         raise noted(

@@ -41,9 +41,9 @@ class Mesh:
         """The ranks, from 0."""
         return range(self.size)
 
-    def each(self, function: Callable[[int], Any], held: Sequence[Parts]) -> list[Any]:
+    def each(self, function: Callable[[int], object], held: Sequence[Parts]) -> list[Any]:
         """What the function gives for every rank, of whose parts in `held` it may read its own."""
         return [function(rank) for rank in self.ranks]
 
-    def made(self, parts: Parts, placement: Any) -> None:
+    def made(self, parts: Parts, placement: object) -> None:
         """Told of every result. Meshes for tests look at it."""

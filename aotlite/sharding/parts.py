@@ -46,7 +46,7 @@ class Cut:
         return tuple(found)
 
 
-def cuts_of(op: Op, args: tuple[Any, ...], parts: int) -> Iterator[Cut]:
+def cuts_of(op: Op, args: tuple[object, ...], parts: int) -> Iterator[Cut]:
     """The ways in which a call can be cut in so many equal parts."""
     dims = dims_of(op, args)
     if dims is None:
@@ -67,7 +67,7 @@ def cuts_of(op: Op, args: tuple[Any, ...], parts: int) -> Iterator[Cut]:
         yield Cut(places, outs, dims.joins if lost else None, added, label, dims.sizes)
 
 
-def dims_of(op: Op, args: tuple[Any, ...]) -> Dims | None:
+def dims_of(op: Op, args: tuple[object, ...]) -> Dims | None:
     """What the declaration says of this call; None where it says nothing."""
     if not isinstance(op, PureOp) or op.dims is None:
         return None
@@ -75,7 +75,7 @@ def dims_of(op: Op, args: tuple[Any, ...]) -> Dims | None:
     return op.dims(dict(zip(names, op.key(args), strict=True)), _results(op, args))
 
 
-def linear_groups(op: Op, args: tuple[Any, ...]) -> Iterator[tuple[bool, ...]]:
+def linear_groups(op: Op, args: tuple[object, ...]) -> Iterator[tuple[bool, ...]]:
     """For each group of operands in which together the op is linear, which operands are in it."""
     names = operand_names(op, args)
     given = dict(zip([p.name for p in op.schema.parameters], args, strict=True))
@@ -84,7 +84,7 @@ def linear_groups(op: Op, args: tuple[Any, ...]) -> Iterator[tuple[bool, ...]]:
             yield tuple([name in group for name in names])
 
 
-def _results(op: Op, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
+def _results(op: Op, args: tuple[object, ...]) -> tuple[TensorMeta, ...]:
     found: Any = op.infer(args)
     return found if type(found) is tuple else (found,)
 

@@ -43,7 +43,7 @@ def redistributed(mesh: Mesh, parts: Parts, source: Placement, target: Placement
     return redistributed(mesh, redistributed(mesh, parts, source, Replicate()), Replicate(), target)
 
 
-def _collective(name: str, parts: Parts, *args: Any) -> Parts:
+def _collective(name: str, parts: Parts, *args: object) -> Parts:
     note_collective(name)
     return waited(name, parts, *args)
 
@@ -123,7 +123,11 @@ def _shown(mesh: Mesh, parts: Parts, window: PlacedView) -> Parts:
 
 
 def written_through(
-    mesh: Mesh, parts: Parts, window: PlacedView, write: Callable[[Any, int], Any], value: Parts
+    mesh: Mesh,
+    parts: Parts,
+    window: PlacedView,
+    write: Callable[[object, int], object],
+    value: Parts,
 ) -> None:
     """Writes what a window on the parts shows: `write(view, rank)`, of which `value` is read."""
     whole = _whole(mesh, parts, window)

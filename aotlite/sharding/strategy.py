@@ -28,7 +28,7 @@ class Plan:
     cut: Cut | None = None
 
 
-def choose(op: Op, args: tuple[Any, ...], placements: Sequence[Placement], ranks: int) -> Plan:
+def choose(op: Op, args: tuple[object, ...], placements: Sequence[Placement], ranks: int) -> Plan:
     """The plan that moves least; of equal ones that which changes the fewest operands."""
     metas = [operand.meta for operand in op.operands(args)]
     results = _results(op, args)
@@ -41,7 +41,7 @@ def choose(op: Op, args: tuple[Any, ...], placements: Sequence[Placement], ranks
     return min(_plans(op, args, placements, results, ranks), key=cost)
 
 
-def replicated(op: Op, args: tuple[Any, ...], results: int) -> Plan:
+def replicated(op: Op, args: tuple[object, ...], results: int) -> Plan:
     """The plan that every op has: whole operands on each rank."""
     whole = Replicate()
     return Plan((whole,) * len(op.operands(args)), (whole,) * results)
@@ -49,7 +49,7 @@ def replicated(op: Op, args: tuple[Any, ...], results: int) -> Plan:
 
 def _plans(
     op: Op,
-    args: tuple[Any, ...],
+    args: tuple[object, ...],
     placements: Sequence[Placement],
     results: Sequence[TensorMeta],
     ranks: int,
@@ -84,6 +84,6 @@ def _is_formed(joins: str | None, results: Sequence[TensorMeta]) -> bool:
     return joins is None or all(is_formed(joins, meta.dtype) for meta in results)
 
 
-def _results(op: Op, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
+def _results(op: Op, args: tuple[object, ...]) -> tuple[TensorMeta, ...]:
     found: Any = op.infer(args)
     return found if type(found) is tuple else (found,)

@@ -134,7 +134,11 @@ class ShardedTensor(Tensor):
 
     @classmethod
     def __tensor_dispatch__(
-        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        cls,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
     ) -> Any:
         op = func.op  # type: ignore[attr-defined]
         return run(cls, op, op.bind(args, kwargs))
@@ -163,7 +167,7 @@ class ShardedTensor(Tensor):
         return self if same else type(self).of(self.mesh, self.placement, parts, self.meta)
 
     def __coerce_same_metadata_as_tangent__(
-        self, spec: Any, kind: type[Any] | None = None
+        self, spec: Any, kind: type[object] | None = None
     ) -> Tensor | None:
         """This tangent in the expected placement, or whole where a dense one is expected; None
         where there is no way to it. (SHD-14)"""
@@ -182,7 +186,7 @@ def _names(size: int) -> tuple[str, ...]:
 
 
 # -------------------------------------------------------------------------------------- arguments
-def placed(cls: type[Any], placement: Any, meta: TensorMeta, mesh: Mesh) -> Placed:
+def placed(cls: type[Tensor], placement: object, meta: TensorMeta, mesh: Mesh) -> Placed:
     """The placement, with dimensions from 0. Raises SubclassError for one that cannot be."""
     if not isinstance(mesh, Mesh):
         raise wrong(cls, "mesh", repr(mesh), "a Mesh")
@@ -205,7 +209,7 @@ def placed(cls: type[Any], placement: Any, meta: TensorMeta, mesh: Mesh) -> Plac
     raise wrong(cls, "placement", repr(placement), "Shard(dim), Replicate() or Partial(reduce_op)")
 
 
-def _checked(cls: type[Any], mesh: Mesh, placement: Any, parts: Parts) -> TensorMeta:
+def _checked(cls: type[Tensor], mesh: Mesh, placement: object, parts: Parts) -> TensorMeta:
     """The meta of every part."""
     if not isinstance(mesh, Mesh):
         raise wrong(cls, "mesh", repr(mesh), "a Mesh")
@@ -230,7 +234,7 @@ def _are_alike(a: TensorMeta, b: TensorMeta) -> bool:
     return a.shape == b.shape and a.dtype is b.dtype and a.device == b.device
 
 
-def _check_apart(cls: type[Any], parts: Parts) -> None:
+def _check_apart(cls: type[Tensor], parts: Parts) -> None:
     """That no two ranks hold one memory: what one writes would be there for another (SHD-2)."""
     for (first, a), (second, b) in combinations(enumerate(parts), 2):
         if any(have_common_memory(*pair) for pair in product(leaves_of(a), leaves_of(b))):
@@ -238,7 +242,7 @@ def _check_apart(cls: type[Any], parts: Parts) -> None:
             raise wrong(cls, f"rank_{second}", shared, "memory of its own, as of a clone()")
 
 
-def wrong(cls: type[Any], attribute: str, found: object, expected: str) -> Exception:
+def wrong(cls: type[Tensor], attribute: str, found: object, expected: str) -> Exception:
     """The error for what a sharded tensor cannot be made of."""
     return noted(
         SubclassError(f"{cls.__name__}: {attribute} is {found}, expected {expected}"),

@@ -68,7 +68,7 @@ class EncodedTensor(Tensor):
         """Writes a dense tensor of this shape into the parts, in place."""
         raise _absent(self, "_encode")
 
-    def _viewed(self, view: View, rest: tuple[Any, ...]) -> Any:
+    def _viewed(self, view: View, rest: tuple[object, ...]) -> object:
         """An instance on views of the parts, for a view op and its canonical arguments after the
         first; NotImplemented where views of the parts cannot express it."""
         raise _absent(self, "_viewed")
@@ -98,7 +98,7 @@ class EncodedTensor(Tensor):
 
     @classmethod
     def __tensor_dispatch__(
-        cls, func: View, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        cls, func: View, types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         op: Op = func.op  # type: ignore[attr-defined]
         first = args[0]
@@ -133,7 +133,7 @@ class EncodedTensor(Tensor):
                 x = x._view_of(op_named("slice"), (dim, 0, 1, 1))
         return x
 
-    def _view_of(self, op: Op, rest: tuple[Any, ...]) -> Any:
+    def _view_of(self, op: Op, rest: tuple[object, ...]) -> Any:
         """The results of a view op; raises unless they consist of views of the parts."""
         if isinstance(op, MultiViewOp):
             return tuple([self._view_of(view, args) for view, args in op.parts((self, *rest))])
@@ -148,7 +148,7 @@ class EncodedTensor(Tensor):
             raise self._unseen(op, rest)
         return found
 
-    def _unseen(self, op: Op, rest: tuple[Any, ...]) -> Exception:
+    def _unseen(self, op: Op, rest: tuple[object, ...]) -> Exception:
         shown = ", ".join(map(repr, rest))
         return noted(
             SubclassError(
@@ -159,7 +159,7 @@ class EncodedTensor(Tensor):
         )
 
 
-def _decoded(value: Any) -> Any:
+def _decoded(value: object) -> object:
     if isinstance(value, EncodedTensor):
         return value.decode()
     if isinstance(value, tuple):
@@ -167,7 +167,7 @@ def _decoded(value: Any) -> Any:
     return value
 
 
-def wrong(cls: type[Any], attribute: str, found: object, expected: str) -> Exception:
+def wrong(cls: type[Tensor], attribute: str, found: object, expected: str) -> Exception:
     """The error for an invalid part of a wrapper (SUB-1)."""
     return noted(
         SubclassError(f"{cls.__name__}: {attribute} is {found}, expected {expected}"),

@@ -59,7 +59,7 @@ class MaskedTensor(Tensor):
 
     @classmethod
     def __tensor_unflatten__(
-        cls, inner: dict[str, Tensor], spec: None, outer_size: Any, outer_stride: Any
+        cls, inner: dict[str, Tensor], spec: None, outer_size: object, outer_stride: object
     ) -> MaskedTensor:
         return cls(inner["data"], inner["mask"])
 
@@ -74,7 +74,7 @@ class MaskedTensor(Tensor):
     def __coerce_tangent_metadata__(self) -> Tensor:
         return tangent_form(self.filled(0.0))  # an absent gradient is zeros, not masked
 
-    def __coerce_same_metadata_as_tangent__(self, spec: Any, kind: Any = None) -> Tensor:
+    def __coerce_same_metadata_as_tangent__(self, spec: object, kind: object = None) -> Tensor:
         """The gradient, dense, with zeros for masked elements, in the form of the data's class."""
         found = self.filled(0.0)
         method = getattr(found, "__coerce_same_metadata_as_tangent__", None)
@@ -103,7 +103,7 @@ class MaskedTensor(Tensor):
 
     @classmethod
     def __tensor_dispatch__(
-        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        cls, func: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         x, rest = args[0], args[1:]
         if func.op.views:  # type: ignore[attr-defined]
@@ -180,7 +180,7 @@ class _Data(Function):
         return masked_tensor(ops.where(mask, _zeroed(grad), 0.0), mask)
 
 
-def _masked(mask: Tensor, form: GradientForm | None, grad: Any) -> MaskedTensor:
+def _masked(mask: Tensor, form: GradientForm | None, grad: Tensor | None) -> MaskedTensor:
     """A gradient with this mask, its data in the data's gradient form (SUB-24)."""
     if isinstance(grad, MaskedTensor) and grad.mask is mask:
         if form is None or form is whole and whole(grad.data) is grad.data:
@@ -189,11 +189,11 @@ def _masked(mask: Tensor, form: GradientForm | None, grad: Any) -> MaskedTensor:
     return masked_tensor(data if form is None else form(data), mask)
 
 
-def _zeroed(grad: Any) -> Any:
+def _zeroed(grad: Tensor | None) -> object:
     return grad.filled(0.0) if isinstance(grad, MaskedTensor) else grad
 
 
-def _kept(value: Any, written: Any = None) -> Any:
+def _kept(value: object, written: object = None) -> Any:
     """The arguments with `MaskedData` in place of masked tensors; copies of those to be written."""
     if isinstance(value, MaskedTensor):
         tracked = is_grad_enabled() and value.requires_grad

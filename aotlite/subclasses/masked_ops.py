@@ -30,7 +30,7 @@ class MaskedData(NamedTuple):
     data: Tensor
     mask: Tensor
 
-    def filled(self, value: Any) -> Tensor:
+    def filled(self, value: object) -> Tensor:
         """The data, with a number in place of masked elements."""
         return ops.where(self.mask, self.data, value)
 
@@ -65,7 +65,7 @@ def check_parts(cls: type[Any], data: Any, mask: Any) -> None:
         raise wrong(cls, "mask", mask.meta, f"bool of shape {tuple(data.shape)}")
 
 
-def pairs_in(value: Any) -> Iterator[MaskedData]:
+def pairs_in(value: object) -> Iterator[MaskedData]:
     """The masked operands, in order."""
     if isinstance(value, MaskedData):
         yield value
@@ -81,11 +81,11 @@ def part_of(value: Any, part: Callable[[Any], Any]) -> Any:
     return tuple([part_of(each, part) for each in value]) if isinstance(value, tuple) else value
 
 
-def _data(value: Any) -> Any:
+def _data(value: object) -> Any:
     return value.data if isinstance(value, MaskedData) else value
 
 
-def _mask(value: Any) -> Any:
+def _mask(value: Any) -> object:
     return value.mask if isinstance(value, MaskedData) else ops.full(value.shape, True)
 
 
@@ -126,11 +126,11 @@ def _guarded(x: Tensor, mask: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------ reductions
-def _least(dtype: DType) -> Any:
+def _least(dtype: DType) -> object:
     return -np.inf if dtype.kind >= FLOATING else _ends(dtype.numpy)[0]
 
 
-def _greatest(dtype: DType) -> Any:
+def _greatest(dtype: DType) -> object:
     return np.inf if dtype.kind >= FLOATING else _ends(dtype.numpy)[1]
 
 
@@ -138,7 +138,7 @@ def _ends(dtype: Any) -> tuple[int, int]:
     return (False, True) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
 
 
-def _any(mask: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def _any(mask: Tensor, dim: object = None, keepdim: bool = False) -> Tensor:
     return ops.any(mask, (dim,) if isinstance(dim, int) else dim, keepdim)
 
 
@@ -153,7 +153,7 @@ def _of_kept(neutral: Any) -> Rule:
     return rule
 
 
-def _mean(func: Rule, args: Any, kwargs: Any) -> Any:
+def _mean(func: Rule, args: Any, kwargs: Any) -> object:
     x, dims = args[0], args[1:3]
     if not kwargs and x.data.dtype.kind < FLOATING:
         return NotImplemented
@@ -178,7 +178,7 @@ def _deviation(func: Rule, args: Any, kwargs: Any) -> Any:
     return found if found is NotImplemented else MaskedData(ops.sqrt(found.data), found.mask)
 
 
-def _norm(func: Rule, args: Any, kwargs: Any) -> Any:
+def _norm(func: Rule, args: Any, kwargs: Any) -> object:
     x, order = args[:2]
     value = x.filled(0.0 if order >= 0 else np.inf)
     return MaskedData(func(value, *args[1:], **kwargs), _any(x.mask, *args[2:4]))
@@ -193,7 +193,7 @@ def _along(neutral: Any) -> Rule:
     return rule
 
 
-def _product(func: Rule, args: Any, kwargs: Any) -> Any:
+def _product(func: Rule, args: object, kwargs: Any) -> object:
     """The rule of matrix products: masked elements count as 0; a result is kept if any of its
     terms has kept factors only."""
     dense = part_of(args, lambda x: x.filled(0) if isinstance(x, MaskedData) else x)
@@ -215,7 +215,7 @@ def moved(func: Rule, args: Any, kwargs: Any) -> Any:
     return MaskedData(func(*part_of(args, _data), **kwargs), func(*masks, **kwargs))
 
 
-def _moved_mask(name: str, place: int, value: Any) -> Any:
+def _moved_mask(name: str, place: int, value: object) -> object:
     """The mask of a source that is moved into the first operand; an index is passed unchanged."""
     if isinstance(value, MaskedData) or (isinstance(value, Tensor) and place == _SOURCES.get(name)):
         return _mask(value)
@@ -229,7 +229,7 @@ _SOURCES = {
 """Op -> the position of its source among the arguments after the first."""
 
 
-def _accumulated(func: Rule, args: Any, kwargs: Any) -> Any:
+def _accumulated(func: Rule, args: Any, kwargs: Any) -> object:
     """The rule of accumulations: masked elements add nothing, and all sums are kept."""
     found = func(args[0].filled(0), *args[1:], **kwargs)
     return MaskedData(found, ops.full(found.shape, True))

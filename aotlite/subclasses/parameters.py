@@ -62,7 +62,7 @@ class _How:
         inner = dict(zip(self.attributes, parts, strict=True))
         return unflatten(self.kind, inner, self.spec, self.meta.shape, self.meta.stride)
 
-    def parts_of(self, grad: Any) -> list[Tensor]:
+    def parts_of(self, grad: object) -> list[Tensor]:
         if type(grad) is not self.kind:
             raise noted(
                 SubclassError(
@@ -129,7 +129,7 @@ def _check_free(module: Module, hows: list[_How]) -> None:
 
 
 def _hold(
-    module: Module, how: _How, wrapper: Any, made: dict[Any, Any], *, requires_grad: bool
+    module: Module, how: _How, wrapper: object, made: dict[Any, Any], *, requires_grad: bool
 ) -> None:
     """Makes the dense parts attributes of the module; tied parameters stay tied."""
     for attribute, held, inner in zip(how.attributes, how.held, how.inner, strict=True):

@@ -65,7 +65,7 @@ class QuantizedTensor(EncodedTensor):
 
     @classmethod
     def __tensor_unflatten__(
-        cls, inner: dict[str, Tensor], spec: None, outer_size: Any, outer_stride: Any
+        cls, inner: dict[str, Tensor], spec: None, outer_size: object, outer_stride: object
     ) -> QuantizedTensor:
         return cls(inner["values"], inner["scale"], inner.get("zero_point"))
 
@@ -111,7 +111,7 @@ class QuantizedTensor(EncodedTensor):
     def _encode(self, value: Tensor) -> None:
         self.values.copy_(_quantized(value, self.scale, self.zero_point, self.values.dtype))
 
-    def _viewed(self, view: View, rest: tuple[Any, ...]) -> Any:
+    def _viewed(self, view: View, rest: tuple[object, ...]) -> object:
         op: Any = view.op  # type: ignore[attr-defined]
         if getattr(op, "recasts", False) or (op.name == "as_strided" and self.scale.dim()):
             return NotImplemented
@@ -125,7 +125,7 @@ class QuantizedTensor(EncodedTensor):
 
     @classmethod
     def __tensor_dispatch__(
-        cls, func: View, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        cls, func: View, types: object, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> Any:
         x = args[0]
         if func.__name__ == "clone" and isinstance(x, QuantizedTensor):
@@ -171,7 +171,7 @@ def _affine(dense: Tensor, axis: int | None) -> tuple[Tensor, Tensor]:
     return scale, (-128.0 - least / scale).round().clamp(*RANGES[int8]).to(int8)
 
 
-def _check(cls: type[Any], values: Tensor, scale: Tensor, zero_point: Tensor | None) -> None:
+def _check(cls: type[Tensor], values: Tensor, scale: Tensor, zero_point: Tensor | None) -> None:
     for name, part in {"values": values, "scale": scale, "zero_point": zero_point}.items():
         if not isinstance(part, Tensor) and not (part is None and name == "zero_point"):
             raise wrong(cls, name, f"a {type(part).__name__}", "a tensor")

@@ -71,7 +71,7 @@ class SemiStructuredSparseTensor(EncodedTensor):
 
     @classmethod
     def __tensor_unflatten__(
-        cls, inner: dict[str, Tensor], spec: int, outer_size: Any, outer_stride: Any
+        cls, inner: dict[str, Tensor], spec: int, outer_size: object, outer_stride: object
     ) -> SemiStructuredSparseTensor:
         values, metadata = inner["values"], inner["metadata"]
         _check(cls, values, metadata, spec)
@@ -110,7 +110,7 @@ class SemiStructuredSparseTensor(EncodedTensor):
         self.values.copy_(values)
         self.metadata.copy_(metadata)
 
-    def _viewed(self, view: View, rest: tuple[Any, ...]) -> Any:
+    def _viewed(self, view: View, rest: tuple[object, ...]) -> object:
         meta = view.op.infer((self, *rest))  # type: ignore[attr-defined]
         found = parts_seen(view.__name__, self, rest, meta.shape)
         if found is None:
@@ -121,7 +121,7 @@ class SemiStructuredSparseTensor(EncodedTensor):
 
     @classmethod
     def __tensor_dispatch__(
-        cls, func: View, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        cls, func: View, types: object, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> Any:
         x = args[0]
         if func.__name__ == "clone" and isinstance(x, SemiStructuredSparseTensor):
@@ -147,7 +147,7 @@ def _compressed(dense: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return values, metadata.movedim(-1, dim)
 
 
-def _check_places(cls: type[Any], metadata: Tensor) -> None:
+def _check_places(cls: type[Tensor], metadata: Tensor) -> None:
     """Raises unless each group has two ascending positions; not checked in a capture."""
     if STATE.recorder is not None or metadata.storage.buffer is None:
         return

@@ -85,21 +85,21 @@ def _sliced(x: Any, rest: Any, shape: Ints) -> Parts:
 
 
 @_of("expand")
-def _expanded(x: Any, rest: Any, shape: Ints) -> Parts:
+def _expanded(x: Any, rest: object, shape: Ints) -> Parts:
     dim = x.sparse_dim + len(shape) - x.dim()
     size = (*shape[:dim], -1, *shape[dim + 1 :])
     return (size,), (size,), dim
 
 
 @_of("view")
-def _reshaped(x: Any, rest: Any, shape: Ints) -> Parts:
+def _reshaped(x: Any, rest: object, shape: Ints) -> Parts:
     if x.sparse_dim != x.dim() - 1 or not shape or shape[-1] % GROUP:
         return None
     rows, last = shape[:-1], shape[-1]
     return ((*rows, last // 2),), ((*rows, last // GROUP),), len(shape) - 1
 
 
-def parts_seen(name: str, x: Any, rest: tuple[Any, ...], shape: Ints) -> Parts:
+def parts_seen(name: str, x: object, rest: tuple[object, ...], shape: Ints) -> Parts:
     """The views of both parts for a view of this shape; None if there are none."""
     found = _VIEWS.get(name)
     return None if found is None else found(x, rest, shape)

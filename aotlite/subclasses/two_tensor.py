@@ -81,7 +81,7 @@ class TwoTensor(Tensor):
         return cls(a, b)
 
 
-def _part(value: Any, name: str) -> Any:
+def _part(value: object, name: str) -> Any:
     """The first or the second of every pair."""
     if isinstance(value, TwoTensor):
         return getattr(value, name)

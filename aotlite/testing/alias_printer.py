@@ -219,7 +219,7 @@ class _Run:
         self.ops: dict[int, dict[str, None]] = {}
         """The ops that wrote a tensor, by its id."""
 
-    def __call__(self, step: Step, args: list[Any], result: Any) -> None:
+    def __call__(self, step: Step, args: list[object], result: object) -> None:
         self.values.append(result)
         if kind_of_op(step.op) not in (None, "geometry", "resize", "set"):
             self.written.append(_bar(self.library, _Named(args[0], "", "")))
@@ -231,7 +231,9 @@ class _Run:
         return attrs.evolve(named, notes=(*named.notes, f"written by {ops}")) if ops else named
 
 
-def _setup_names(library: Engine, program: Program, number: int, values: list[Any]) -> list[_Named]:
+def _setup_names(
+    library: Engine, program: Program, number: int, values: list[object]
+) -> list[_Named]:
     block = setup_block(program, number, AotliteLanguage())
     arguments, inside = set(parameters(program)), set(body_block(program, AotliteLanguage()).values)
     names = [f"{name}'" if name in inside - arguments else name for name in block.values]
@@ -242,7 +244,7 @@ def _setup_names(library: Engine, program: Program, number: int, values: list[An
     return list(_all_named(library, names, lines, values))
 
 
-def _body_names(library: Engine, program: Program, values: list[Any]) -> list[_Named]:
+def _body_names(library: Engine, program: Program, values: list[object]) -> list[_Named]:
     block = body_block(program, AotliteLanguage())
     names = block.values[program.arity :]
     return list(_all_named(library, names, block.lines, values))
@@ -259,7 +261,7 @@ def _all_named(
                 yield _Named(part, f"{name}[{i}]", f"{name}[{i}] of {line[:LONG]}")
 
 
-def _noted(named: list[_Named], given: Sequence[Any], word: str) -> list[_Named]:
+def _noted(named: list[_Named], given: Sequence[object], word: str) -> list[_Named]:
     """Each tensor once, with a note for each of its positions in the list."""
     found: dict[int, _Named] = {}
     for each in named:

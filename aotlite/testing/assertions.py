@@ -63,7 +63,7 @@ class Difference(ProgramError):
     """The differences, one line each."""
 
 
-def _as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
+def _as_tuple(values: Iterable[object]) -> tuple[object, ...]:
     return tuple(values)
 
 
@@ -78,17 +78,17 @@ class Inputs:
     """
 
     args: tuple[Any, ...] = attrs.field(converter=_as_tuple)
-    also: tuple[Any, ...] = attrs.field(default=(), converter=_as_tuple)
+    also: tuple[object, ...] = attrs.field(default=(), converter=_as_tuple)
 
 
 # ------------------------------------------------------------------------------------- functions
 def assert_same_effects(
-    eager: Callable[..., Any],
-    compiled: Callable[..., Any],
-    inputs: Callable[[], Any],
+    eager: Callable[..., object],
+    compiled: Callable[..., object],
+    inputs: Callable[[], object],
     *,
     on: str | Engine = "aotlite",
-    **after: Any,
+    **after: object,
 ) -> None:
     """Raises `Difference` if a user can tell a call of `compiled` from a call of `eager`.
 
@@ -130,7 +130,10 @@ def _unsteady(once: Observation, again: Observation) -> list[str]:
 
 
 def _world_of(
-    library: Engine, function: Callable[..., Any], inputs: Callable[[], Any], after: dict[str, Any]
+    library: Engine,
+    function: Callable[..., Any],
+    inputs: Callable[[], object],
+    after: dict[str, Any],
 ) -> Observation:
     given = _given(inputs())
     wrong = sorted(set(after) - {"grad", "write"})
@@ -185,7 +188,7 @@ def check_program(
     *,
     on: str | Engine = "aotlite",
     compile: Compile | None = None,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Raises `Difference`, with the program, unless compiled calls have the effects of eager calls.
 
@@ -236,7 +239,7 @@ def _expect_names(values: Iterable[Any], known: int) -> None:
             )
 
 
-def place_of(function: Any) -> str:
+def place_of(function: object) -> str:
     """Returns the import path of a function: "module:name"."""
     kind = function if hasattr(function, "__qualname__") else type(function)
     return f"{kind.__module__}:{kind.__qualname__}"

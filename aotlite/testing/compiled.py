@@ -26,7 +26,9 @@ REFUSED = (AliasError, UnsupportedError)
 Compile = Callable[..., Callable[..., Any]]
 
 
-def compile_by_reference(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def compile_by_reference(
+    function: Callable[..., object], **options: object
+) -> Callable[..., object]:
     """`aotlite.compile` with the reference backend by default."""
     compiled: Callable[..., Any] = aotlite.compile(function, **{"backend": "reference", **options})
     return compiled
@@ -37,7 +39,7 @@ def differences_of(
     *,
     on: str | Engine = "aotlite",
     compile: Compile | None = None,
-    **options: Any,
+    **options: object,
 ) -> list[str]:
     """Returns the differences between compiled and eager calls, up to the first call with any."""
     library = engine(on)

@@ -56,7 +56,7 @@ def _smallest(error: Any, seconds: float) -> Program:
     return whole
 
 
-def script_of(program: Program, error: Any) -> str:
+def script_of(program: Program, error: object) -> str:
     """Returns the script of a program, with the differences as comments."""
     check = getattr(error, "check", None)
     found = [str(error)] if check is None else check(program)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Iterator
 from importlib import import_module
-from typing import Any
 
 import pytest
 
@@ -58,19 +57,19 @@ def last_of(error: BaseException | None) -> Iterator[BaseException]:
     yield from last_of(error.__cause__ or error.__context__)
 
 
-def _has_program(error: Any) -> bool:
+def _has_program(error: object) -> bool:
     """Whether an error has a program; other errors may have an attribute of that name, too."""
     programs = sys.modules.get("aotlite.testing.programs.program")
     # If the module is not imported, no program exists.
     return programs is not None and isinstance(getattr(error, "program", None), programs.Program)
 
 
-def _is_of_law(error: Any) -> bool:
+def _is_of_law(error: object) -> bool:
     laws = sys.modules.get("aotlite.testing.laws.errors")
     return laws is not None and isinstance(error, laws.LawError)
 
 
-def _section(item: pytest.Item, error: Any) -> str:
+def _section(item: pytest.Item, error: object) -> str:
     """Returns the section of the report; the reason if it fails, so that the tests continue."""
     try:
         failure_reports = import_module("aotlite.testing.failure_reports")

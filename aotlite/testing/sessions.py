@@ -87,7 +87,7 @@ class PairedSessions:
             return tuple(map(self._pair, mine, its))
         return self._pair(mine, its)
 
-    def _pair(self, mine: Any, its: Any) -> Pair:
+    def _pair(self, mine: object, its: object) -> Pair:
         """Returns the pair of two tensors, which may be known or new.
 
         Raises `Difference` if one alone is known, or the two belong to different pairs.
@@ -264,38 +264,38 @@ def definition(program: Program) -> list[str]:
     return function_text(program, AotliteLanguage()).split("\n")
 
 
-def _outcome(action: Callable[..., Any], *args: Any) -> tuple[Any, Exception | None]:
+def _outcome(action: Callable[..., object], *args: object) -> tuple[object, Exception | None]:
     try:
         return action(*args), None
     except Exception as error:
         return None, error
 
 
-def is_leaf(value: Any) -> bool:
+def is_leaf(value: object) -> bool:
     """Whether it is a leaf; False for a view whose `is_leaf` raises after a write (TEN-19)."""
     found, _ = _outcome(getattr, value, "is_leaf")
     return bool(found)
 
 
-def _side(value: Any, side: str) -> Any:
+def _side(value: object, side: str) -> object:
     if isinstance(value, (tuple, list)):
         return type(value)(_side(item, side) for item in value)
     return getattr(value, side) if isinstance(value, Pair) else value
 
 
-def _cotangent(library: Engine, result: Any, place: int) -> Any:
+def _cotangent(library: Engine, result: Any, place: int) -> object:
     dtype = str(result.dtype).rpartition(".")[2]
     values = numbers(result.numel(), 11 + place, dtype)
     return library.make(values, tuple(result.shape), dtype, grad=False)
 
 
-def _names(value: Any) -> str:
+def _names(value: object) -> str:
     if isinstance(value, (tuple, list)):
         return f"[{', '.join(map(_names, value))}]"
     return value.name if isinstance(value, Pair) else repr(value)
 
 
-def pairs_in(value: Any) -> Iterator[Pair]:
+def pairs_in(value: object) -> Iterator[Pair]:
     """The pairs in a value, a tuple or a list."""
     if isinstance(value, (tuple, list)):
         for item in value:

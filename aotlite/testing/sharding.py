@@ -46,7 +46,7 @@ class PoisonedMesh(Mesh):
     [tensor(2.), tensor(nan)]
     """
 
-    def each(self, function: Callable[[int], Any], held: Sequence[Parts]) -> list[Any]:
+    def each(self, function: Callable[[int], object], held: Sequence[Parts]) -> list[Any]:
         found = []
         for rank in self.ranks:
             computing = _RANK.set(rank)
@@ -57,7 +57,7 @@ class PoisonedMesh(Mesh):
                 _RANK.reset(computing)
         return found
 
-    def made(self, parts: Parts, placement: Any) -> None:
+    def made(self, parts: Parts, placement: object) -> None:
         for rank, part in enumerate(parts):
             if isinstance(part, RankTensor):
                 assert part.rank == rank, f"rank {rank} holds a part of rank {part.rank}"
@@ -94,7 +94,7 @@ class RankTensor(Tensor):
 
     @classmethod
     def __tensor_unflatten__(
-        cls, inner: dict[str, Tensor], spec: int, outer_size: Any, outer_stride: Any
+        cls, inner: dict[str, Tensor], spec: int, outer_size: object, outer_stride: object
     ) -> RankTensor:
         return cls(inner["inner"], spec)
 
@@ -121,7 +121,7 @@ class RankTensor(Tensor):
         return cls(found, rank)
 
 
-def _inside(value: Any) -> Any:
+def _inside(value: object) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_inside, value))
     return value.inner if isinstance(value, RankTensor) else value

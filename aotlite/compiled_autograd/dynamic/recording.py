@@ -73,7 +73,7 @@ class _Symbolic(SegmentRecorder):
             made = self.stands[id(grad)] = Tensor(Storage(None, capture=self), meta)
             self.places[id(made)] = self.places[id(grad)]
 
-    def _stand_for(self, grad: Any) -> Any:
+    def _stand_for(self, grad: Tensor | None) -> object:
         return None if grad is None else self.stands[id(grad)]
 
 
@@ -107,7 +107,7 @@ class _Recorder(TapeRecorder):
             node = self._symbolic(node, form)
         return super().run(node, number, grads, wanted, form, run)
 
-    def _collected(self, grad: Any, form: Form) -> tuple[()]:
+    def _collected(self, grad: Tensor | None, form: Form) -> tuple[()]:
         _, leaf, collects = form
         if grad is not None and collects:
             if grad.meta.dtype is not leaf.dtype or not same_shape(grad.meta.shape, leaf.shape):
@@ -134,7 +134,7 @@ class _Recorder(TapeRecorder):
         return twin
 
 
-def _kept(value: Any, now: Any, metas: Iterator[TensorMeta]) -> Any:
+def _kept(value: object, now: object, metas: Iterator[TensorMeta]) -> Any:
     """A saved argument with symbolic metas; a plain argument from the symbolic key."""
     if type(value) is SavedTensor:
         return _stand_in(next(metas))

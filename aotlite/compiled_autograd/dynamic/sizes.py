@@ -35,7 +35,7 @@ Column = tuple[int, ...]
 
 
 # ------------------------------------------------------------------------------ sizes and outlines
-def with_items(form: Form, put: Callable[[Item], Any]) -> Form:
+def with_items(form: Form, put: Callable[[Item], object]) -> Form:
     """The form with each of its metas and sizes replaced by `put(item)`, in order."""
     kind = form[0]
     if kind is CLOSED or kind is CompiledBackward:
@@ -52,18 +52,20 @@ def with_items(form: Form, put: Callable[[Item], Any]) -> Form:
     return op, plan, _with_args(op, key, 0, put), _with(result, put), _with(saved, put)
 
 
-def _with_chain(chain: Any, put: Callable[[Item], Any]) -> Any:
+def _with_chain(chain: Any, put: Callable[[Item], Any]) -> object:
     return tuple([(op, _with_args(op, args, 1, put), put(meta)) for op, args, meta in chain])
 
 
-def _with_args(op: Op, args: tuple[Any, ...], first: int, put: Callable[[Item], Any]) -> Any:
+def _with_args(
+    op: Op, args: tuple[object, ...], first: int, put: Callable[[Item], object]
+) -> object:
     """Arguments with their sizes replaced; an int that names a dimension is no size."""
     parameters = op.schema.parameters[first:]
     pairs = zip(parameters, args, strict=True)
     return tuple([value if p.name in WHICH else _with(value, put) for p, value in pairs])
 
 
-def _with(value: Any, put: Callable[[Item], Any]) -> Any:
+def _with(value: Any, put: Callable[[Item], Any]) -> object:
     kind = type(value)
     if kind is TensorMeta or kind is int:
         return put(value)

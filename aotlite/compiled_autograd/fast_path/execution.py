@@ -188,7 +188,7 @@ class WholeRun:
         collect(given, ends)
         return kept
 
-    def _values(self, roots: Roots, nodes: Any, values: list[Any]) -> list[Any]:
+    def _values(self, roots: Roots, nodes: Any, values: list[object]) -> list[object]:
         for number, use in self.starts:
             grad = roots[number][1]
             values.append(grad._data if use == ARRAY else (grad.storage.buffer, grad.offset))

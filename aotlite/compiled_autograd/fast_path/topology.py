@@ -48,7 +48,7 @@ class Way:
     """The number of roots."""
     meta: TensorMeta | None
     """The meta of the root's gradient, if there is one root with a plain gradient."""
-    signatures: Any
+    signatures: object
     """The signatures of the roots' gradients, otherwise."""
     inner: tuple[tuple[int, OpCall | None], ...]
     """(place, call) of each inner node, in execution order; for a call of None the form is compared
@@ -239,7 +239,7 @@ def _call_of(look: TapeStructure, number: int) -> OpCall | None:
     return node.call if plain else None  # type: ignore[attr-defined]
 
 
-def _end_of(look: TapeStructure, number: int, first: dict[Any, int]) -> Any:
+def _end_of(look: TapeStructure, number: int, first: dict[object, int]) -> Any:
     node: Any = look.nodes[number]
     form, place = look.forms[number], first[node]
     if len(form) == 3 and form[0] is AccumulateGrad and not node.edges and node.extra is None:

@@ -86,7 +86,7 @@ class TorchWords(Adapter):
     call = lambda self, function, arrays: function(*arrays)
     write_count = lambda self, a: a._version
 
-    def custom(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> Any:
+    def custom(self, forward: Callable[..., object], backward: Callable[..., object]) -> Any:
         methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
         made: Any = type(forward.__name__, (self.function,), methods)
         return made.apply

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.isolation.messages import encode, pack
@@ -45,7 +45,7 @@ def _messenger() -> Tell:
     channel = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
 
-    def tell(**message: Any) -> None:
+    def tell(**message: object) -> None:
         channel.write(encode(**message))
 
     return tell

@@ -32,6 +32,6 @@ def unpack(packed: dict[str, Any]) -> Outcome:
     return made
 
 
-def encode(**message: Any) -> bytes:
+def encode(**message: object) -> bytes:
     """Returns the line of a message."""
     return json.dumps(message).encode() + b"\n"

@@ -32,7 +32,7 @@ class Watched:
             return attribute
         return self._watched(name, attribute)
 
-    def _watched(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _watched(self, name: str, method: Callable[..., object]) -> Callable[..., object]:
         @functools.wraps(method)
         def call(*arguments: object) -> Any:
             if name in self._deadly:

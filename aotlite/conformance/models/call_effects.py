@@ -76,7 +76,7 @@ def compare(on: Adapter, case: EffectProgram, facets: Sequence[Facet]) -> None:
         _see(on, plain, _call(on, compiled, make(on)), facets)
 
 
-def _define(on: Adapter, body: Body, given: CallInputs) -> Callable[..., Any]:
+def _define(on: Adapter, body: Body, given: CallInputs) -> Callable[..., object]:
     """Returns the function, with its lines recorded on a run with distinct arrays."""
     library, arguments = library_of(on), given.arguments
     if len({id(each) for each in arguments}) < len(arguments):
@@ -90,7 +90,7 @@ def _call(on: Adapter, compiled: Any, given: CallInputs) -> ObservedCall:
     return ObservedCall(given, counts, _results(result), error)
 
 
-def _run(body: Body, on: Adapter, arguments: Sequence[Array]) -> tuple[Any, Exception | None]:
+def _run(body: Body, on: Adapter, arguments: Sequence[Array]) -> tuple[object, Exception | None]:
     try:
         return body(on, *arguments), None
     except Absent:
@@ -100,7 +100,7 @@ def _run(body: Body, on: Adapter, arguments: Sequence[Array]) -> tuple[Any, Exce
         return None, error
 
 
-def _results(result: Any) -> list[Array]:
+def _results(result: object) -> list[Array]:
     if result is None:
         return []
     return list(result) if isinstance(result, list | tuple) else [result]
@@ -116,7 +116,7 @@ def _see(on: Adapter, plain: ObservedCall, compiled: ObservedCall, facets: Seque
         expect(*_difference(facet(caller, compiled), facet(library, plain)), what)
 
 
-def _difference(got: Any, expected: Any) -> tuple[Any, Any]:
+def _difference(got: Any, expected: Any) -> tuple[object, object]:
     """Returns both values; of two dictionaries, the entries that differ."""
     if not isinstance(got, dict):
         return got, expected
@@ -145,7 +145,7 @@ def identity(on: Adapter, call: ObservedCall) -> list[list[str]]:
     return _groups(call.arrays, lambda one, two: one is two)
 
 
-def shapes(on: Adapter, call: ObservedCall) -> dict[str, Any]:
+def shapes(on: Adapter, call: ObservedCall) -> dict[str, object]:
     """The shapes."""
     return {name: on.shape(each) for name, each in call.arrays.items()}
 
@@ -202,7 +202,7 @@ def _groups(arrays: dict[str, Array], same: Callable[[Array, Array], bool]) -> l
     return groups
 
 
-def _counts(on: Adapter, given: CallInputs) -> list[Any]:
+def _counts(on: Adapter, given: CallInputs) -> list[object]:
     try:
         return [on.write_count(a) for a in (*given.arguments, *given.others)]
     except Absent:

@@ -134,43 +134,43 @@ def doubled(on: Adapter, a: Array, *others: Array) -> Any:
     return (a, *others)
 
 
-def doubled_and_read(on: Adapter, a: Array, b: Array) -> Any:
+def doubled_and_read(on: Adapter, a: Array, b: Array) -> object:
     on.mul_(a, 2.0)
     return on.add(b, 1.0)
 
 
-def read_and_doubled(on: Adapter, a: Array, b: Array) -> Any:
+def read_and_doubled(on: Adapter, a: Array, b: Array) -> object:
     before = on.add(b, 1.0)
     on.mul_(b, 2.0)
     on.add_(a, before)
     return before
 
 
-def tail(on: Adapter, a: Array) -> Any:
+def tail(on: Adapter, a: Array) -> object:
     return on.narrow(a, 0, 1, 1)
 
 
-def new_and_tail(on: Adapter, a: Array) -> Any:
+def new_and_tail(on: Adapter, a: Array) -> object:
     y = on.mul(a, 2.0)
     return y, on.narrow(y, 0, 1, 1)
 
 
-def two_tails(on: Adapter, a: Array) -> Any:
+def two_tails(on: Adapter, a: Array) -> object:
     y = on.mul(a, 2.0)
     return on.narrow(y, 0, 1, 1), on.view(y, (2, 1))
 
 
-def new_twice(on: Adapter, a: Array) -> Any:
+def new_twice(on: Adapter, a: Array) -> object:
     y = on.mul(a, 2.0)
     return y, y
 
 
-def tail_twice(on: Adapter, a: Array) -> Any:
+def tail_twice(on: Adapter, a: Array) -> object:
     view = on.narrow(a, 0, 1, 1)
     return view, view
 
 
-def new_tail_twice(on: Adapter, a: Array) -> Any:
+def new_tail_twice(on: Adapter, a: Array) -> object:
     view = on.narrow(on.mul(a, 2.0), 0, 1, 1)
     return view, view
 
@@ -185,13 +185,13 @@ def through(view: Callable[[Adapter, Array], Array]) -> Callable[..., Any]:
     return body
 
 
-def inner_write(on: Adapter, a: Array) -> Any:
+def inner_write(on: Adapter, a: Array) -> object:
     y = on.mul(a, 2.0)
     on.mul_(on.narrow(y, 0, 0, 1), 5.0)
     return y
 
 
-def inner_base_write(on: Adapter, a: Array) -> Any:
+def inner_base_write(on: Adapter, a: Array) -> object:
     y = on.mul(a, 2.0)
     view = on.narrow(y, 0, 0, 1)
     on.mul_(y, 5.0)

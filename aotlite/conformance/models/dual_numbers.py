@@ -102,10 +102,10 @@ class DualModel(Adapter):
     def fill_(self, a: Sketch, number: float) -> Sketch:
         return self._write(a, _operand(a, number))
 
-    def add_(self, a: Sketch, b: Any) -> Sketch:
+    def add_(self, a: Sketch, b: Sketch | float) -> Sketch:
         return self._write(a, _both(a, b, Dual.__add__))
 
-    def mul_(self, a: Sketch, b: Any) -> Sketch:
+    def mul_(self, a: Sketch, b: Sketch | float) -> Sketch:
         return self._write(a, _both(a, b, Dual.__mul__))
 
     def _write(self, a: Sketch, values: list[Dual]) -> Sketch:
@@ -123,10 +123,10 @@ class DualModel(Adapter):
 
     # --- functional ops
 
-    def add(self, a: Sketch, b: Any) -> Sketch:
+    def add(self, a: Sketch, b: Sketch | float) -> Sketch:
         return _new(_both(a, b, Dual.__add__), a.view.shape)
 
-    def mul(self, a: Sketch, b: Any) -> Sketch:
+    def mul(self, a: Sketch, b: Sketch | float) -> Sketch:
         return _new(_both(a, b, Dual.__mul__), a.view.shape)
 
     def clone(self, a: Sketch) -> Sketch:
@@ -136,7 +136,7 @@ class DualModel(Adapter):
 def _view(name: str) -> Callable[..., Any]:
     """A method of `DualModel` that returns the views of `model`."""
 
-    def make(self: DualModel, a: Sketch, *arguments: Any) -> Any:
+    def make(self: DualModel, a: Sketch, *arguments: object) -> Any:
         made = getattr(a.view, name)(*arguments)
         if isinstance(made, View):
             return Sketch(made, a.is_detached)
@@ -152,7 +152,7 @@ for _name in (
     setattr(DualModel, _name, _view(_name))
 
 
-def _shape_of(values: Any) -> tuple[int, ...]:
+def _shape_of(values: object) -> tuple[int, ...]:
     """The shape of nested lists, all as long as the first of them."""
     if not isinstance(values, list):
         return ()
@@ -163,11 +163,11 @@ def _new(cells: list[Dual], shape: tuple[int, ...]) -> Sketch:
     return Sketch(dense(cells, shape))
 
 
-def _both(a: Sketch, b: Any, op: Callable[[Dual, Dual], Dual]) -> list[Dual]:
+def _both(a: Sketch, b: Sketch | float, op: Callable[[Dual, Dual], Dual]) -> list[Dual]:
     return [op(one, two) for one, two in zip(a.read(), _operand(a, b), strict=True)]
 
 
-def _operand(a: Sketch, b: Any) -> list[Dual]:
+def _operand(a: Sketch, b: Sketch | float) -> list[Dual]:
     """The elements of an operand, broadcast to the shape of `a`."""
     if isinstance(b, Sketch):
         return Sketch(b.view.expand(a.view.shape), b.is_detached).read()

@@ -63,12 +63,12 @@ class View:
 
     # --- writing
 
-    def write(self, values: Sequence[Any]) -> None:
+    def write(self, values: Sequence[object]) -> None:
         """Stores values in row-major order."""
         for address, value in zip(self.addresses(), values, strict=True):
             self.memory[address] = value
 
-    def update(self, function: Callable[[Any], Any]) -> None:
+    def update(self, function: Callable[[Any], object]) -> None:
         """Replaces each element by a function of it."""
         self.write([function(value) for value in self.values()])
 
@@ -182,7 +182,7 @@ class View:
         _demand(dim < len(self.shape))
         return [self.select(dim, index) for index in range(self.shape[dim])]
 
-    def getitem(self, key: Any) -> View:
+    def getitem(self, key: object) -> View:
         """`view[key]` with integers, slices, None and Ellipsis."""
         items = list(key) if isinstance(key, tuple) else [key]
         if Ellipsis not in items:
@@ -193,7 +193,7 @@ class View:
         items[at : at + 1] = [slice(None)] * (len(self.shape) - taken)
         return self._indexed(items)
 
-    def _indexed(self, items: list[Any]) -> View:
+    def _indexed(self, items: list[object]) -> View:
         made, dim = self, 0
         for item in items:
             match item:
@@ -219,7 +219,7 @@ def dense(values: list[Any], shape: Shape) -> View:
     return View(values, shape, tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape))))
 
 
-def nested(values: Sequence[Any], shape: Shape) -> Any:
+def nested(values: Sequence[object], shape: Shape) -> Any:
     """Values in row-major order as nested lists; for a 0-d shape, the value itself.
 
     >>> nested([1, 2, 3, 4], (2, 2))

@@ -40,7 +40,7 @@ def new(on: Adapter, shape: Shape, dtype: str = "int64", first: int = 0, rise: i
     return Modeled(array, dense(values, shape))
 
 
-def step(on: Adapter, twin: Modeled, name: str, *arguments: Any) -> list[Modeled]:
+def step(on: Adapter, twin: Modeled, name: str, *arguments: object) -> list[Modeled]:
     """Returns one or more views of a pair.
 
     *Err* `NoView` if the model has none; the library is not called then.
@@ -99,7 +99,7 @@ def demand_writes(on: Adapter) -> None:
         raise Absent("writes in place")
 
 
-def fill(on: Adapter, twin: Modeled, number: Any) -> None:
+def fill(on: Adapter, twin: Modeled, number: object) -> None:
     """Writes one number to all elements of an array and of its model."""
     overwrite(on, twin.array, number)
     twin.view.update(lambda _: number)

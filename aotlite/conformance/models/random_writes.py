@@ -100,13 +100,13 @@ def _write(draw: random.Random, live: list[View], source: int, size: int) -> tup
     return "copy", source, draw.choice(("add_", "copy_")), draw.choice(others)
 
 
-def _views(a: View) -> Iterator[tuple[str, tuple[Any, ...], View]]:
+def _views(a: View) -> Iterator[tuple[str, tuple[object, ...], View]]:
     """Every possible view op on an array: name, arguments and view."""
     for name, arguments in _candidates(a.shape):
         yield name, arguments, getattr(a, name)(*arguments)
 
 
-def _candidates(shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def _candidates(shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[object, ...]]]:
     yield "unsqueeze", (0,)
     yield "expand", ((2, *shape),)
     for dim, size in enumerate(shape):

@@ -80,11 +80,11 @@ def written(on: Adapter, view: Array, write: tuple[str, object], w: Array | None
     return getattr(on, name)(view, w if operand == "w" else operand)
 
 
-def weights(values: Any) -> Any:
+def weights(values: object) -> Any:
     """The nested lists of 1, 2, 4 and so on in the shape of `values`."""
     power = iter(range(10**6))
 
-    def weigh(each: Any) -> Any:
+    def weigh(each: object) -> object:
         return [weigh(one) for one in each] if isinstance(each, list) else 2.0 ** next(power)
 
     return weigh(values)
@@ -99,12 +99,12 @@ def flat(values: Any) -> Iterator[float]:
         yield from flat(each)
 
 
-def see(on: Adapter, a: Array | None, expected: Any, what: str) -> None:
+def see(on: Adapter, a: Array | None, expected: object, what: str) -> None:
     """Compares an array, or None, with values."""
     expect(None if a is None else on.to_list(a), expected, what)
 
 
-def agree(on: Adapter, story: Scenario, *case: Any) -> None:
+def agree(on: Adapter, story: Scenario, *case: object) -> None:
     """Compares a scenario's values and gradients with the model's."""
     result, leaves = story(on, *case)
     model = DualModel()
@@ -117,7 +117,7 @@ def agree(on: Adapter, story: Scenario, *case: Any) -> None:
         see_gradient(on, x, wanted)
 
 
-def see_gradient(on: Adapter, x: Array, wanted: Any) -> None:
+def see_gradient(on: Adapter, x: Array, wanted: object) -> None:
     """Compares the gradient of a leaf; None counts as zeros."""
     found = on.grad(x)
     if found is None:

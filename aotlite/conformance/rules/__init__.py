@@ -66,7 +66,7 @@ class Rule:
     title: str
     claim: str
     check: Check
-    cases: Callable[[], Iterable[Any]]
+    cases: Callable[[], Iterable[object]]
     group: str
     smaller: Callable[[Any], Iterable[Any]] | None = None
     """Returns the smaller variants of a random case, with which a failure is shrunk; else None."""

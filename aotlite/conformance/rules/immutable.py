@@ -96,7 +96,7 @@ def from_writable(on: Adapter, case: tuple[int, str]) -> None:
     expect(on.to_list(made), before, "the immutable array after NumPy's write")
 
 
-UPDATES: tuple[tuple[Shape, Any], ...] = (
+UPDATES: tuple[tuple[Shape, object], ...] = (
     ((1,), 0), ((2,), slice(1, 2)), ((2, 2), (0, 1)), ((2, 2), (..., 0)), ((3,), slice(0, 0)),
 )  # fmt: skip
 

@@ -31,7 +31,7 @@ SIMPLE = (bool, int, float, complex, str, bytes, bytearray, range, type(None), t
 CONTAINERS = (tuple, list, set, frozenset)
 
 
-def along(dim: int, *key: Any) -> tuple[Any, ...]:
+def along(dim: int, *key: object) -> tuple[Any, ...]:
     """The index that applies `key` to dimensions from `dim` on: `a[along(1, 0)]` is `a[:, 0]`."""
     return (slice(None),) * dim + key
 
@@ -56,7 +56,7 @@ def spell(
     return lines[:-1], lines[-1].removeprefix("return ")
 
 
-def source_of(function: Callable[..., Any]) -> list[str]:
+def source_of(function: Callable[..., object]) -> list[str]:
     """Returns the source lines of a function, without docstring and annotations."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     definition = tree.body[0]
@@ -69,7 +69,7 @@ def source_of(function: Callable[..., Any]) -> list[str]:
 
 
 @functools.cache
-def _statements(function: Callable[..., Any]) -> tuple[ast.stmt, ...] | None:
+def _statements(function: Callable[..., object]) -> tuple[ast.stmt, ...] | None:
     """Returns the body of a function without docstring; None if it is no template."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
@@ -178,7 +178,7 @@ def _is_constant(node: ast.AST) -> bool:
     return isinstance(node, ast.expr) and not isinstance(node, ast.Name | ast.Slice)
 
 
-def _value(node: ast.expr) -> Any:
+def _value(node: ast.expr) -> object:
     expression = ast.Expression(_Sliced().visit(copy.deepcopy(node)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # `None is not 3`, after substitution

@@ -19,8 +19,8 @@ def library_of(on: Adapter | Recorder) -> Adapter:
 
 
 def tried(
-    on: Adapter, body: Callable[..., Any], arrays: Sequence[Array]
-) -> tuple[Callable[..., Any], Any, Exception | None]:
+    on: Adapter, body: Callable[..., object], arrays: Sequence[Array]
+) -> tuple[Callable[..., object], object, Exception | None]:
     """Returns `body(adapter, *arrays)` as a function of arrays, and its result or error on these.
 
     The recorder takes the lines of the function from this run. The function itself calls the
@@ -46,7 +46,7 @@ def tried(
 
 
 def defined(
-    on: Adapter, body: Callable[..., Any], arrays: Sequence[Array]
+    on: Adapter, body: Callable[..., object], arrays: Sequence[Array]
 ) -> tuple[Callable[..., Any], Any]:
     """Like `tried`, without the error, which is raised."""
     function, result, failure = tried(on, body, arrays)
@@ -56,7 +56,7 @@ def defined(
 
 
 def say(
-    on: Adapter, lines: str, *values: object, function: Callable[..., Any] | None = None
+    on: Adapter, lines: str, *values: object, function: Callable[..., object] | None = None
 ) -> None:
     """Adds lines to the witness that are no call of the adapter, with `{}` for arrays."""
     if isinstance(on, Recorder):
@@ -64,7 +64,7 @@ def say(
 
 
 def tried_on_copies(
-    on: Adapter, body: Callable[..., Any], arrays: Sequence[Array]
-) -> Callable[..., Any]:
+    on: Adapter, body: Callable[..., object], arrays: Sequence[Array]
+) -> Callable[..., object]:
     """Returns the function of `tried`, run on copies of the arrays: it may write them, or fail."""
     return tried(on, body, [library_of(on).clone(each) for each in arrays])[0]

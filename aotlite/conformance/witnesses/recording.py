@@ -77,7 +77,7 @@ class Recorder:
         """Whether the adapter defines all these methods."""
         return not any(is_missing(self.adapter, name) for name in names)
 
-    def _recorded(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _recorded(self, name: str, method: Callable[..., object]) -> Callable[..., object]:
         def call(*arguments: object) -> Any:
             given = tuple(copy.deepcopy(each) if is_constant(each) else each for each in arguments)
             try:
@@ -93,7 +93,7 @@ class Recorder:
         return call
 
     @contextlib.contextmanager
-    def _block(self, block: AbstractContextManager[Any]) -> Iterator[None]:
+    def _block(self, block: AbstractContextManager[object]) -> Iterator[None]:
         with block:
             yield
         self.events.append(End())
@@ -102,7 +102,9 @@ class Recorder:
         """Adds the definition of a function, whose events another recorder has recorded."""
         self.events.append(definition)
 
-    def say(self, lines: str, *values: object, function: Callable[..., Any] | None = None) -> None:
+    def say(
+        self, lines: str, *values: object, function: Callable[..., object] | None = None
+    ) -> None:
         """Adds lines of Python that are no call of a method."""
         self.events.append(Text(lines, values, function))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
@@ -19,7 +18,9 @@ import numpy as np
 from aotlite.eager.base.host_callback import callback
 from aotlite.eager.base.modes import STATE, watch_with
 from aotlite.eager.base.tape.node import TapeNode
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
+from aotlite.ir.arrays import Array
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.provenance.library_files import is_library_file
 from aotlite.ir.provenance.location import Location, place_of
@@ -50,7 +51,9 @@ def made_now(within: TapeNode | None) -> ForwardStack:
 
 
 # --------------------------------------------------------------------------------------- running
-def run_watched(node: TapeNode, run: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+def run_watched(
+    node: TapeNode, run: Callable[[], Sequence[Tensor | None]]
+) -> Sequence[Tensor | None]:
     """The result of `run()` for the node. Its errors, and the error for a nan, name the forward."""
     watch = STATE.watch
     assert watch is not None
@@ -67,7 +70,7 @@ def run_watched(node: TapeNode, run: Callable[[], Sequence[Any]]) -> Sequence[An
         watch.running = outer
 
 
-def _check_nan(node: TapeNode, found: Sequence[Any]) -> None:
+def _check_nan(node: TapeNode, found: Sequence[Tensor | None]) -> None:
     for i, grad in enumerate(found):
         if grad is None:
             continue
@@ -77,7 +80,7 @@ def _check_nan(node: TapeNode, found: Sequence[Any]) -> None:
             raise _nan_error(node, i)
 
 
-def _has_nan(grad: Any) -> bool:
+def _has_nan(grad: Tensor) -> bool:
     """Whether a dense gradient has a nan."""
     if grad.storage.buffer is None:
         return False
@@ -93,7 +96,7 @@ def _nan_error(node: TapeNode, index: int) -> AutogradError:
     )
 
 
-def _look_at_each_call(node: TapeNode, index: int, grad: Any) -> None:
+def _look_at_each_call(node: TapeNode, index: int, grad: Tensor) -> None:
     """DBL-3: records a check for nans of a gradient that a captured function computes itself."""
     if is_wrapper(grad):
         return  # eager does not check its parts either
@@ -101,7 +104,7 @@ def _look_at_each_call(node: TapeNode, index: int, grad: Any) -> None:
     where = f"Its backward is run by the function itself, most recent call last:\n{called}"
     notes = [*notes_of(node, inside=True), where]
 
-    def look(array: Any) -> None:
+    def look(array: Array) -> None:
         if np.isnan(array).any():
             raise noted(_nan_error(node, index), *notes)
 

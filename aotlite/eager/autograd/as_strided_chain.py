@@ -7,8 +7,6 @@ has `view_as_real` or `view_as_complex` as well. Rules: FUN-11, TEN-6.
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep, chain_of
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import ViewOp
@@ -55,6 +53,6 @@ def strided_step(root: TensorMeta, meta: TensorMeta, start: int) -> ViewStep:
     return step_of(AS_STRIDED, root, meta.shape, meta.stride, start)
 
 
-def step_of(op: ViewOp, operand: TensorMeta, *args: Any) -> ViewStep:
+def step_of(op: ViewOp, operand: TensorMeta, *args: object) -> ViewStep:
     """The step of a chain by this view of an operand."""
     return ViewStep(op, args, operand, op.rule(operand, *args)[0])

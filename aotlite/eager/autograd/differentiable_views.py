@@ -205,7 +205,7 @@ def link_view(
     out: Tensor,
     base: Tensor,
     op: ViewOp,
-    args: tuple[Any, ...],
+    args: tuple[object, ...],
     kind: CreationKind | None = None,
     own: Edge | None = None,
 ) -> None:
@@ -260,7 +260,7 @@ def dead_end(step: ViewStep) -> Edge:
     return new_node(call, (), ()), step.index
 
 
-def edges_of(vjp: Vjp, args: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[Any, ...]] | None:
+def edges_of(vjp: Vjp, args: tuple[object, ...]) -> tuple[tuple[int, ...], tuple[Any, ...]] | None:
     """(positions, edges) of the operands that require grad, those in lists too.
 
     None if no operand requires grad; empty tuples if only operands do whose gradient goes nowhere

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from functools import partial
 from operator import add, attrgetter
-from typing import Any
 
 import attrs
 
@@ -25,8 +24,11 @@ from aotlite.eager.autograd.anomaly import run_watched
 from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE, backward_task
 from aotlite.eager.base.tape.node import LAST, Edge, TapeNode
+from aotlite.eager.base.tensor import Tensor
 
 Nodes = Container[TapeNode]
+Roots = Sequence[tuple[Edge | None, Tensor | None]]
+"""The edges at which a pass starts, with the gradients that it starts with."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -61,21 +63,21 @@ class BackwardPass:
     retain: bool = False
     recorder: Recorder | None = None
     """The recorder of a capture; notified of each node before it runs, and of sums (SEQ-4)."""
-    collected: list[Any] = attrs.field(init=False, factory=list)
+    collected: list[Tensor | None] = attrs.field(init=False, factory=list)
     """The gradient of each sink; None for none."""
     _waiting: dict[TapeNode, int] = attrs.field(init=False, factory=dict)
     """AccumulateGrad node -> the number of edges into it that are not passed yet."""
-    _buffers: dict[TapeNode, list[Any]] = attrs.field(init=False, factory=dict)
+    _buffers: dict[TapeNode, list[Tensor | None]] = attrs.field(init=False, factory=dict)
     _ready: deque[TapeNode] = attrs.field(init=False, factory=deque)
     """AccumulateGrad nodes whose edges are all passed: a queue."""
     _anomaly: bool = attrs.field(init=False, default=False)
 
-    def __call__(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
+    def __call__(self, roots: Roots) -> list[Tensor | None]:
         """Runs from (edge, gradient) pairs; returns the gradient of each sink, None for none."""
         with backward_task():
             return self._pass(roots)
 
-    def _pass(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
+    def _pass(self, roots: Roots) -> list[Tensor | None]:
         self._anomaly = STATE.watch is not None and STATE.watch.anomaly
         starts = [edge[0] for edge, _ in roots if edge is not None]
         if self.sinks is None:
@@ -89,7 +91,7 @@ class BackwardPass:
         self._ready += [n for n in first if n.sequence == LAST and not self._waiting[n]]
         return self._walk(order)
 
-    def _walk(self, order: list[TapeNode]) -> list[Any]:
+    def _walk(self, order: list[TapeNode]) -> list[Tensor | None]:
         """Runs these nodes, the last one first, and AccumulateGrad nodes as they become ready."""
         ready = self._ready
         while ready or order:
@@ -135,7 +137,7 @@ class BackwardPass:
             if sinks is not None and not sinks.accumulate:
                 for index, slot in sinks.wanted.get(node, ()):
                     self.collected[slot] = grads[index]
-        found: Sequence[Any] | None = None
+        found: Sequence[Tensor | None] | None = None
         if not useful:
             if sinks is not None and sinks.cut:
                 return
@@ -155,12 +157,14 @@ class BackwardPass:
         if self._waiting:
             self._pass_edges(node.edges_in_order)
 
-    def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+    def _run(self, node: TapeNode, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         if self.sinks is None:
             return node.run(grads)
         return node.run_for(grads, self.sinks.wanted_of(node))
 
-    def _run_with_attachments(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+    def _run_with_attachments(
+        self, node: TapeNode, grads: list[Tensor | None]
+    ) -> Sequence[Tensor | None]:
         """Runs a node that has hooks, or any node in anomaly mode."""
         extra = node.extra
         if extra is not None and extra.pre:
@@ -182,7 +186,7 @@ class BackwardPass:
                 if not waiting[edge[0]]:
                     self._ready.append(edge[0])
 
-    def _give(self, edge: Edge, grad: Any) -> None:
+    def _give(self, edge: Edge, grad: Tensor) -> None:
         node, index = edge
         if STATE.wrappers:
             grad = node.formed(index, grad)
@@ -244,7 +248,7 @@ def _towards_ends(accumulating: dict[TapeNode, int]) -> list[TapeNode]:
 
 
 def run_backward(
-    roots: Sequence[tuple[Edge | None, Any]],
+    roots: Roots,
     *,
     sinks: Sequence[Edge | None] | None = None,
     cut: bool = False,
@@ -252,7 +256,7 @@ def run_backward(
     retain_graph: bool = False,
     create_graph: bool = False,
     recorder: Recorder | None = None,
-) -> list[Any]:
+) -> list[Tensor | None]:
     """Runs a backward from (edge, gradient) pairs, with grad mode set to `create_graph`.
     Under compiled autograd (CAG-1), the tape compiler runs it."""
     if STATE.tapes is not None and STATE.recorder is None and recorder is None:

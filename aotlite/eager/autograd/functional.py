@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aotlite.eager.autograd.differentiable_views import edge_of
-from aotlite.eager.autograd.engine import run_backward
+from aotlite.eager.autograd.engine import Roots, run_backward
 from aotlite.eager.autograd.gradient_edge import GradientEdge
 from aotlite.eager.autograd.leaf_backward import collect, grad_single, run_single, single
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import no_data
+from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tensor import Tensor, here
 from aotlite.eager.subclass.protocol import coerced, formed
 from aotlite.ir.errors import ArgumentError, AutogradError
@@ -24,7 +25,7 @@ def backward(
     grad_tensors: Gradients = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: Sequence[Any] | Any = None,
+    inputs: Iterable[Tensor | GradientEdge] | Tensor | GradientEdge | None = None,
 ) -> None:
     """Adds the gradients of `tensors` to the `.grad` of the leaves that they depend on.
     With `inputs`, only to the `.grad` of these, which need not be leaves. A missing gradient is 1
@@ -46,8 +47,8 @@ def backward(
 
 
 def grad(
-    outputs: Sequence[Any] | Any,
-    inputs: Sequence[Any] | Any,
+    outputs: Iterable[Tensor | GradientEdge] | Tensor | GradientEdge,
+    inputs: Iterable[Tensor | GradientEdge] | Tensor | GradientEdge,
     grad_outputs: Gradients = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -105,7 +106,7 @@ def _formed(inputs: Any, found: Sequence[Tensor | None]) -> list[Tensor | None]:
     return [g if g is None or _is_formed(t) else formed(t, g) for t, g in pairs]
 
 
-def _is_formed(target: Any) -> bool:
+def _is_formed(target: Tensor | GradientEdge) -> bool:
     if isinstance(target, GradientEdge):
         return True
     node = target._accumulator if target._leaf else None
@@ -123,7 +124,7 @@ def _materialized(inputs: list[Any], found: Sequence[Tensor | None]) -> tuple[Te
     return tuple([t.new_zeros(t.shape) if g is None else g for t, g in pairs])
 
 
-def _targets(inputs: Any) -> list[Any]:
+def _targets(inputs: object) -> list[Edge | None]:
     """The edges of `inputs`, at which the backward ends; non-leaves will retain their gradients."""
     targets = _listed("backward: an input", inputs)
     if not targets:
@@ -135,7 +136,7 @@ def _targets(inputs: Any) -> list[Any]:
     return edges
 
 
-def _sinks(inputs: Any, name: str = "grad") -> list[Any]:
+def _sinks(inputs: Any, name: str = "grad") -> list[Edge | None]:
     targets = _listed(f"{name}: an input", inputs)
     sinks = [_edge(each) for each in targets]
     for i, (tensor, sink) in enumerate(zip(targets, sinks, strict=True)):
@@ -147,11 +148,11 @@ def _sinks(inputs: Any, name: str = "grad") -> list[Any]:
     return sinks
 
 
-def _edge(each: Any) -> Any:
+def _edge(each: Tensor | GradientEdge) -> Edge | None:
     return (each.node, each.output_nr) if isinstance(each, GradientEdge) else edge_of(here(each))
 
 
-def _listed(what: str, tensors: Any) -> list[Any]:
+def _listed(what: str, tensors: object) -> list[Tensor | GradientEdge]:
     try:
         alone = tensors is None or isinstance(tensors, (Tensor, GradientEdge))
         found: list[Any] = [tensors] if alone else list(tensors)
@@ -163,7 +164,7 @@ def _listed(what: str, tensors: Any) -> list[Any]:
     return found
 
 
-def _roots(name: str, tensors: list[Any], gradients: Gradients) -> list[tuple[Any, Any]]:
+def _roots(name: str, tensors: list[Tensor | GradientEdge], gradients: Gradients) -> Roots:
     if gradients is None or isinstance(gradients, Tensor):
         given: list[Any] = [gradients] * len(tensors) if gradients is None else [gradients]
     else:

@@ -17,13 +17,13 @@ from aotlite.eager.base.new_tensors import tensor_over
 from aotlite.eager.base.tape.gradient_lock import gradient_lock
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.arrays import copied
+from aotlite.ir.arrays import ArrayBuffer, copied
 from aotlite.ir.meta import TensorMeta
 
 Leaves = list[AccumulateGrad | None]
 
 
-def single(tensor: Any, gradient: Any) -> tuple[TapeNode, list[Any], Leaves] | None:
+def single(tensor: Any, gradient: Any) -> tuple[TapeNode, list[Tensor | None], Leaves] | None:
     """(the only node behind `tensor`, its gradients, the AccumulateGrad nodes of the leaves).
     None where the engine is needed: more nodes, hooks, anomaly mode, other roots.
     """
@@ -54,7 +54,7 @@ def single(tensor: Any, gradient: Any) -> tuple[TapeNode, list[Any], Leaves] | N
     return node, grads, leaves
 
 
-def _alone(tensors: Any, gradients: Any) -> tuple[Any, Any]:
+def _alone(tensors: object, gradients: object) -> tuple[object, object]:
     """The single tensor of a list, and its gradient; None for several tensors."""
     if not isinstance(tensors, (list, tuple)) or len(tensors) != 1:
         return None, None
@@ -82,7 +82,7 @@ def grad_single(
     return [None if place is None else found[place] for place in places]
 
 
-def run_single(node: TapeNode, grads: list[Any], *, retain: bool) -> list[Any]:
+def run_single(node: TapeNode, grads: list[Tensor | None], *, retain: bool) -> list[Tensor | None]:
     """The gradients for the node's edges."""
     found = node.gradients(grads) or [None] * len(node.edges)
     if not retain:
@@ -90,7 +90,7 @@ def run_single(node: TapeNode, grads: list[Any], *, retain: bool) -> list[Any]:
     return found
 
 
-def collect(found: list[Any], leaves: Leaves) -> None:
+def collect(found: list[Tensor | None], leaves: Leaves) -> None:
     """Adds the gradients to the leaves' `.grad`."""
     mode = STATE.grad_mode
     STATE.grad_mode = False
@@ -106,7 +106,7 @@ def collect(found: list[Any], leaves: Leaves) -> None:
 
 def collect_windows(
     leaves: Sequence[Tensor],
-    windows: Sequence[tuple[Any, int]],
+    windows: Sequence[tuple[ArrayBuffer, int]],
     layouts: Sequence[tuple[TensorMeta, int]],
 ) -> None:
     """`collect` for results of kernels that are no tensors yet, each in memory of its own.
@@ -160,7 +160,7 @@ def _add_in_place(total: Tensor, grad: Tensor) -> None:
     total.storage.version += 1
 
 
-def _places_of(inputs: Sequence[Any], leaves: Leaves) -> Sequence[int | None] | None:
+def _places_of(inputs: Sequence[object], leaves: Leaves) -> Sequence[int | None] | None:
     """The index among `leaves` of each input; None for an input that is not among them.
     None altogether where an input is not a leaf that requires grad, or none is among `leaves`.
     """

@@ -47,7 +47,7 @@ def callback(function: Callable[..., Any], *tensors: Tensor, results: Any = ()) 
     return found if texts else None
 
 
-def _text(result: Any) -> str:
+def _text(result: object) -> str:
     """The text of the meta of a declared result. Raises ArgumentError for anything else."""
     text = result
     if isinstance(result, TensorMeta):
@@ -70,7 +70,7 @@ def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as an effect calls it: in the same modes in eager and compiled code."""
 
     @wraps(function)
-    def call(*args: Any) -> Any:
+    def call(*args: object) -> Any:
         before = STATE.watch
         STATE.watch = None
         try:
@@ -83,7 +83,7 @@ def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _plain(found: Any) -> Any:
+def _plain(found: object) -> Any:
     """The result of a host function, with tensors as arrays."""
     if isinstance(found, Tensor):
         return found._data

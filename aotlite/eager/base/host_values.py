@@ -98,7 +98,7 @@ class HostValues(Operand):
             raise ArgumentError("len: the tensor has no dimensions, expected at least 1")
         return self.meta.shape[0]
 
-    def __contains__(self, element: Any) -> bool:
+    def __contains__(self, element: object) -> bool:
         """Whether any element equals `element`, a number or a tensor to broadcast."""
         return bool(self.eq(element).any())
 

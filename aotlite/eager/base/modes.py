@@ -105,7 +105,7 @@ def is_anomaly_enabled() -> bool:
 
 
 @contextmanager
-def watching(**changes: Any) -> Iterator[None]:
+def watching(**changes: object) -> Iterator[None]:
     """A block in which the thread's watch has these changes."""
     before = STATE.watch
     STATE.watch = watch_with(**changes)
@@ -155,12 +155,12 @@ class _Mode:
 
     def __call__(self, function: F) -> F:
         @wraps(function)
-        def inside(*args: Any, **kwargs: Any) -> Any:
+        def inside(*args: object, **kwargs: object) -> Any:
             with self._again():
                 return function(*args, **kwargs)
 
         @wraps(function)
-        def inside_generator(*args: Any, **kwargs: Any) -> Any:
+        def inside_generator(*args: object, **kwargs: object) -> Any:
             return resumed(self._again, function(*args, **kwargs))
 
         return inside_generator if isgeneratorfunction(function) else inside  # type: ignore[return-value]

@@ -14,7 +14,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.meta import TensorMeta
 
 
-def tensor_over(buffer: Any, meta: TensorMeta, offset: int = 0) -> Tensor:
+def tensor_over(buffer: object, meta: TensorMeta, offset: int = 0) -> Tensor:
     """A plain tensor on a new storage over `buffer`: `Tensor(Storage(buffer), meta, offset)`.
 
     Inlined, since the two constructors would take a fourth of a small compiled call.

@@ -164,7 +164,7 @@ class Tensor(HostValues):
 
         def __repr__(self, /) -> str: ...
         def __reduce_ex__(self, /, protocol: object) -> Any: ...
-        def __deepcopy__(self, /, memo: dict[int, Any]) -> Tensor: ...
+        def __deepcopy__(self, /, memo: dict[int, object]) -> Tensor: ...
 
         # memory
         def resize_(
@@ -176,7 +176,7 @@ class Tensor(HostValues):
         @property
         def __cuda_array_interface__(self) -> dict[str, Any]: ...
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         """Gives wrapper classes no `__init__`: their `__new__` has arguments of its own."""
         super().__init_subclass__(**kwargs)
         if cls.__tensor_dispatch__ is not None and cls.__init__ is Tensor.__init__:
@@ -321,16 +321,18 @@ class Tensor(HostValues):
             recorder.note_offset_read(self)
         return self.offset
 
-    def as_strided(self, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    def as_strided(self, size: object, stride: object, storage_offset: int | None = None) -> Tensor:
         """A view with this geometry over the same storage; the offset counts from its start."""
         return self._do("as_strided", size, stride, self._relative(storage_offset))
 
-    def as_strided_(self, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    def as_strided_(
+        self, size: object, stride: object, storage_offset: int | None = None
+    ) -> Tensor:
         """Gives this tensor another geometry over its storage (TEN-24)."""
         return self._do("as_strided_", size, stride, self._relative(storage_offset))
 
     def as_strided_scatter(
-        self, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+        self, src: Tensor, size: object, stride: object, storage_offset: int | None = None
     ) -> Tensor:
         """A copy with the same strides, in which this window is replaced by `src`."""
         offset = self._relative(storage_offset)
@@ -343,7 +345,7 @@ class Tensor(HostValues):
         """Fills with zeros in place."""
         return self._do("fill_", 0)
 
-    def copy_(self, src: Any) -> Tensor:
+    def copy_(self, src: object) -> Tensor:
         """Copies `src`, broadcast and cast, into this tensor (FUN-5)."""
         if isinstance(src, Tensor) and src.device is not self.device:
             src = src.to(self.device)
@@ -356,7 +358,7 @@ def here(tensor: Tensor) -> Tensor:
     return tensor if recorder is None else recorder.here(tensor)
 
 
-def apply_op(op: Op, args: tuple[Any, ...]) -> Any:
+def apply_op(op: Op, args: tuple[object, ...]) -> Any:
     """`dispatch(op, args)`, for modules that `dispatch` itself imports."""
     return Tensor._apply(None, op, args)  # type: ignore[arg-type]
 

@@ -40,7 +40,7 @@ _OTHERS = {name: place for place, name in enumerate(OPERANDS)}
 
 
 @functools.cache
-def table() -> dict[str, Any]:
+def table() -> dict[str, dict[str, str]]:
     """The table: `calls` by form, `operators` by form and receiver, each with its reasons."""
     with open(TABLE, encoding="utf-8") as file:
         found: dict[str, Any] = json.load(file)
@@ -86,7 +86,7 @@ def receiver_class(tensor: Tensor, *, is_scalar: bool) -> str:
     return f"{tensor.dtype}:{rank}"
 
 
-def number_class(value: Any, dtype: DType) -> str:
+def number_class(value: object, dtype: DType) -> str:
     """The class of a number as the other operand of an array; "" where none was compared.
 
     Not compared are values that are not numbers, integers that no dtype holds, and floats beside an
@@ -111,7 +111,7 @@ def _holds(dtype: DType, value: int) -> bool:
     return abs(value) <= _EXACT.get(str(dtype.to_real()), 0)
 
 
-def call_form(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def call_form(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
     """The table's form of a call: `sum(int, keepdims=bool)`."""
     words = [_word(each) for each in args]
     words += [f"{key}={_word(kwargs[key])}" for key in sorted(kwargs)]
@@ -126,7 +126,7 @@ def _word(value: Any) -> str:
     return "None" if value is None else kind.__name__
 
 
-def index_form(index: Any) -> str:
+def index_form(index: object) -> str:
     """The table's form of an index: one letter for each item of a tuple."""
     items = index if type(index) is tuple else (index,)
     letters = "".join([_letter(item) for item in items])
@@ -152,5 +152,5 @@ def _letter(item: Any) -> str:
     return {"bool": "m", "int64": "a", "int32": "j", "uint8": "u"}.get(str(meta), "?")
 
 
-def _is_uniform(items: list[Any]) -> bool:
+def _is_uniform(items: list[object]) -> bool:
     return len({type(item) for item in items}) == 1

@@ -110,7 +110,7 @@ class ArrayStandIn:
         self._refuse(what, "NumPy gives a value, and a captured array has none")
 
     # --- operators
-    def _operator(self, form: str, name: str, other: Any) -> Any:
+    def _operator(self, form: str, name: str, other: object) -> object:
         if isinstance(other, Tensor):  # whose operator raises what it raises for an ndarray
             return NotImplemented
         return self._wrapped(getattr(self._tensor, name)(self._operand(form, other)))
@@ -125,7 +125,7 @@ class ArrayStandIn:
         self._check_operator(form, number_class(other, self._tensor.dtype))
         return other.item() if isinstance(other, np.generic) else other
 
-    def _refuse_outside(self, form: str, other: Any) -> None:
+    def _refuse_outside(self, form: str, other: object) -> None:
         if isinstance(other, np.ndarray):
             refuse_subclass(other, f"an operand of {form}")
             self._refuse(
@@ -133,7 +133,7 @@ class ArrayStandIn:
                 "Eager reads it at each call, and a capture once: pass it as an argument",
             )
 
-    def _in_place(self, form: str, name: str, other: Any) -> Any:
+    def _in_place(self, form: str, name: str, other: object) -> object:
         if isinstance(other, Tensor):
             self._refuse(form, "NumPy casts the tensor to an array, and writes that")
         if self._is_scalar:  # which nobody writes: NumPy binds the name to a new one
@@ -154,18 +154,18 @@ class ArrayStandIn:
     def __invert__(self) -> Any:
         return self._unary("~a", "__invert__")
 
-    def _unary(self, form: str, name: str) -> Any:
+    def _unary(self, form: str, name: str) -> object:
         self._check(form)
         return self._wrapped(getattr(self._tensor, name)())
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: object) -> Any:
         self._refuse("divmod", "NumPy gives a tuple, and a tensor has no divmod")
 
     __rdivmod__ = __divmod__
     __hash__ = None  # type: ignore[assignment]
 
     # --- items
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         """The item; for a single element, without `...`, a scalar and no view, as in NumPy."""
         index = self._bare(index)
         form = index_form(index)
@@ -175,7 +175,7 @@ class ArrayStandIn:
             return type(self)(part.clone(), is_scalar=True)
         return self._wrapped(part)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         index = self._bare(index)
         self._check_index(f"a[{index_form(index)}] = v")
         if isinstance(value, Tensor):
@@ -204,7 +204,7 @@ class ArrayStandIn:
             raise TypeError("iteration over a 0-d array")
         return iter([self[place] for place in range(len(self))])
 
-    def __contains__(self, element: Any) -> bool:
+    def __contains__(self, element: object) -> bool:
         self._refuse_value("in")
 
     # --- values, copies and other libraries
@@ -227,13 +227,13 @@ class ArrayStandIn:
     def __index__(self) -> int:
         self._refuse_value("index")
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+    def __array__(self, dtype: object = None, copy: object = None) -> Any:
         self._refuse_value("a NumPy function")
 
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(self, func: object, types: object, args: object, kwargs: object) -> Any:
         self._refuse_function(func)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: object, method: str, *inputs: object, **kwargs: object) -> Any:
         """NumPy calls this for an operator of one of its scalars or arrays with a stand-in."""
         made = _UFUNCS.get(ufunc) if method == "__call__" and not kwargs else None
         if made is None or any(isinstance(each, Tensor) for each in inputs):
@@ -244,7 +244,7 @@ class ArrayStandIn:
             return getattr(first, forward)(*others)
         return getattr(others[0], backward)(first)
 
-    def _refuse_function(self, function: Any, method: str = "__call__") -> NoReturn:
+    def _refuse_function(self, function: object, method: str = "__call__") -> NoReturn:
         name = getattr(function, "__name__", repr(function))
         name += "" if method == "__call__" else f".{method}"
         ours = (
@@ -252,16 +252,16 @@ class ArrayStandIn:
         )
         self._refuse(f"np.{name}", f"NumPy computes it on the array's memory; {ours}")
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         self._refuse(f"a.{name} = v", "NumPy changes the array in place, and a tensor refuses it")
 
     def __copy__(self) -> Any:
         self._refuse("copy", "NumPy gives an array of its own, and a tensor shares memory")
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: object) -> Any:
         self._refuse("deepcopy", "NumPy gives an array of its own, and a tensor a leaf")
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         self._refuse_value("pickle")
 
 
@@ -273,7 +273,7 @@ class _Method:
     def __init__(self, of: ArrayStandIn, name: str) -> None:
         self._of, self._name = of, name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self._of._call(self._name, args, kwargs)
 
 
@@ -301,7 +301,7 @@ COMPARED = {
     ">": ("__gt__", "__lt__", np.greater),
     ">=": ("__ge__", "__le__", np.greater_equal),
 }
-_UFUNCS: dict[Any, tuple[str, str]] = {
+_UFUNCS: dict[object, tuple[str, str]] = {
     np.positive: ("__pos__", ""),
     np.negative: ("__neg__", ""),
     np.absolute: ("__abs__", ""),
@@ -315,7 +315,7 @@ def _forward(form: str, name: str) -> Callable[[ArrayStandIn, Any], Any]:
     return lambda self, other: self._operator(form, name, other)
 
 
-def _assigned(form: str, name: str) -> Callable[[ArrayStandIn, Any], Any]:
+def _assigned(form: str, name: str) -> Callable[[ArrayStandIn, object], object]:
     return lambda self, other: self._in_place(form, name, other)
 
 
@@ -333,7 +333,7 @@ _install()
 
 
 # ------------------------------------------------------------------------------------------ helpers
-def is_stand_in(value: Any) -> bool:
+def is_stand_in(value: object) -> bool:
     """Whether this is a stand-in, which `isinstance` answers for NumPy's classes."""
     return issubclass(type(value), ArrayStandIn)
 
@@ -369,7 +369,7 @@ def refuse_subclass(array: np.ndarray, place: str) -> None:
     raise note_refusal(noted(error, note), STATE.recorder)
 
 
-def _scalar_type(stand_in: ArrayStandIn) -> type[Any]:
+def _scalar_type(stand_in: ArrayStandIn) -> type[object]:
     return stand_in._tensor.dtype.numpy.type
 
 

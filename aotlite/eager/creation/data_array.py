@@ -17,7 +17,7 @@ _NUMBERS = frozenset((bool, int, float, complex))
 _ARRAYS = (np.ndarray, np.generic)
 
 
-def host_array(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
+def host_array(data: object, dtype: DType | None) -> tuple[np.ndarray, DType]:
     """The array of nested sequences, and the dtype of its numbers. Raises ArgumentError.
 
     `dtype` is the requested dtype; numbers that it cannot hold are refused.
@@ -31,7 +31,7 @@ def host_array(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
     return _from_mixed(data, dtype)
 
 
-def _leaf_types(data: Any) -> Iterator[type]:
+def _leaf_types(data: object) -> Iterator[type]:
     """The types of the numbers in nested sequences."""
     if not isinstance(data, (list, tuple, range)):
         yield type(data)
@@ -43,7 +43,7 @@ def _leaf_types(data: Any) -> Iterator[type]:
         yield from _leaf_types(item)
 
 
-def _from_numbers(data: Any, kinds: set[type], dtype: DType | None) -> tuple[np.ndarray, DType]:
+def _from_numbers(data: object, kinds: set[type], dtype: DType | None) -> tuple[np.ndarray, DType]:
     host = _array(data)
     if not kinds:
         return host, dtypes.default_dtype
@@ -57,7 +57,7 @@ def _from_numbers(data: Any, kinds: set[type], dtype: DType | None) -> tuple[np.
     return host, inferred
 
 
-def _array(data: Any) -> np.ndarray:
+def _array(data: object) -> np.ndarray:
     try:
         return np.asarray(data)
     except (ValueError, OverflowError) as error:
@@ -66,7 +66,7 @@ def _array(data: Any) -> np.ndarray:
         ) from error
 
 
-def _check_numbers(host: np.ndarray, data: Any, dtype: DType) -> None:
+def _check_numbers(host: np.ndarray, data: object, dtype: DType) -> None:
     """Raises ArgumentError unless the dtype can hold each number."""
     if dtype.kind == COMPLEX or not host.size:
         return
@@ -86,7 +86,7 @@ def _check_numbers(host: np.ndarray, data: Any, dtype: DType) -> None:
         )
 
 
-def _from_mixed(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
+def _from_mixed(data: object, dtype: DType | None) -> tuple[np.ndarray, DType]:
     """The array of lists that mix arrays, their elements or tensors with numbers."""
     leaves = list(_leaves(data))
     inferred = leaves[0]
@@ -95,7 +95,7 @@ def _from_mixed(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
     return _array(_plain(data)).astype((dtype or inferred).numpy), inferred
 
 
-def _leaves(data: Any) -> Iterator[DType]:
+def _leaves(data: object) -> Iterator[DType]:
     if isinstance(data, (list, tuple, range)):
         for item in data:
             yield from _leaves(item)
@@ -111,7 +111,7 @@ def _leaves(data: Any) -> Iterator[DType]:
         )
 
 
-def _plain(data: Any) -> Any:
+def _plain(data: object) -> Any:
     if isinstance(data, (list, tuple, range)):
         return [_plain(item) for item in data]
     return np.asarray(data.tolist()) if isinstance(data, Tensor) else data

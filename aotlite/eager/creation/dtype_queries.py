@@ -46,7 +46,7 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
     return dtypes.result_type([_operand(tensor1), _operand(tensor2)])
 
 
-def _operand(value: Any) -> Any:
+def _operand(value: object) -> Any:
     if isinstance(value, Tensor):
         return value.dtype, value.ndim
     if isinstance(value, (builtins.bool, int, float, complex)):
@@ -59,7 +59,7 @@ def get_default_dtype() -> DType:
     return dtypes.default_dtype
 
 
-def is_tensor(obj: Any) -> TypeGuard[Tensor]:
+def is_tensor(obj: object) -> TypeGuard[Tensor]:
     """Whether this is a tensor."""
     return isinstance(obj, Tensor)
 
@@ -79,7 +79,7 @@ def numel(input: Tensor) -> int:
     return _checked("numel", input).numel()
 
 
-def _checked(name: str, value: Any) -> Tensor:
+def _checked(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
         raise ArgumentError(f"{name}: argument 'input' is {value!r}, expected a tensor")
     return value

@@ -41,7 +41,7 @@ def made(
     return result.requires_grad_() if requires_grad else result
 
 
-def size_of(given: tuple[Any, ...], size: Any = None) -> Any:
+def size_of(given: tuple[object, ...], size: object = None) -> Any:
     """The size (2, 3) from each of `zeros(2, 3)`, `zeros((2, 3))` and `zeros(size=(2, 3))`."""
     if size is not None and not given:
         return size
@@ -62,8 +62,8 @@ def full(
 
 
 def zeros(
-    *sizes: Any,
-    size: Any = None,
+    *sizes: object,
+    size: object = None,
     dtype: DType | type | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
@@ -74,8 +74,8 @@ def zeros(
 
 
 def ones(
-    *sizes: Any,
-    size: Any = None,
+    *sizes: object,
+    size: object = None,
     dtype: DType | type | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
@@ -86,8 +86,8 @@ def ones(
 
 
 def empty(
-    *sizes: Any,
-    size: Any = None,
+    *sizes: object,
+    size: object = None,
     dtype: DType | type | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
@@ -132,7 +132,7 @@ def _ints(argument: str, given: Any) -> tuple[int, ...]:
 
 
 def scalar_tensor(
-    s: Any,
+    s: object,
     *,
     dtype: DType | type | None = None,
     device: Place = None,
@@ -157,8 +157,8 @@ def eye(
 
 # ------------------------------------------------------------------------------------- counting
 def linspace(
-    start: Any,
-    end: Any,
+    start: object,
+    end: object,
     steps: int,
     *,
     dtype: DType | type | None = None,
@@ -171,8 +171,8 @@ def linspace(
 
 
 def logspace(
-    start: Any,
-    end: Any,
+    start: object,
+    end: object,
     steps: int,
     base: float = 10.0,
     *,
@@ -186,9 +186,9 @@ def logspace(
 
 
 def arange(
-    start: Any = None,
-    end: Any = None,
-    step: Any = 1,
+    start: object = None,
+    end: object = None,
+    step: object = 1,
     *,
     dtype: DType | type | None = None,
     device: Place = None,

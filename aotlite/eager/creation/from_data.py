@@ -45,7 +45,7 @@ __all__ = [
 
 
 def tensor(
-    data: Any,
+    data: object,
     *,
     dtype: DType | type | None = None,
     device: Device | str | None = None,
@@ -107,7 +107,7 @@ def dtype_of(op: str, dtype: DType | type) -> DType:
 
 
 def as_tensor(
-    data: Any, dtype: DType | type | None = None, device: Device | str | None = None
+    data: object, dtype: DType | type | None = None, device: Device | str | None = None
 ) -> Tensor:
     """`data` as a tensor that shares its memory where dtype and device allow it; else a copy.
 
@@ -129,7 +129,7 @@ def as_tensor(
 
 
 def asarray(
-    obj: Any,
+    obj: object,
     *,
     dtype: DType | type | None = None,
     device: Device | str | None = None,
@@ -149,12 +149,12 @@ def asarray(
     return made.requires_grad_() if requires_grad else made
 
 
-def _not_stood_in(data: Any) -> Any:
+def _not_stood_in(data: object) -> object:
     """The data; for a stand-in of an ndarray, a tensor on its memory (NDA-6)."""
     return tensor_on(data) if is_stand_in(data) else data
 
 
-def _is_shared(made: Tensor, given: Any) -> builtins.bool:
+def _is_shared(made: Tensor, given: object) -> builtins.bool:
     """Whether a tensor that was made from an array shares its memory."""
     if isinstance(given, np.ndarray):
         return made.device is CPU and made.dtype.numpy == given.dtype
@@ -163,7 +163,7 @@ def _is_shared(made: Tensor, given: Any) -> builtins.bool:
 
 
 def where(
-    condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None
+    condition: Tensor, input: object = None, other: object = None, *, out: Tensor | None = None
 ) -> Any:
     """`input` where the condition holds, `other` elsewhere; for a condition alone, its `nonzero`.
 

@@ -129,7 +129,7 @@ def _flat(array: np.ndarray, span: int) -> np.ndarray:
     return flat.view(np.uint8)
 
 
-def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(x: Any, *, device: object = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of any object with `__dlpack__`; each sees the other's writes.
 
     `copy=True` copies; `device` moves the data. `copy=False` raises where a copy is needed.
@@ -164,7 +164,7 @@ def _placed(name: str, made: Tensor, device: Any, copy: bool | None) -> Tensor:
     return moved.clone() if copy and moved is made else moved
 
 
-def is_foreign(data: Any) -> bool:
+def is_foreign(data: object) -> bool:
     """Whether this is an object of another library with CUDA memory."""
     return not isinstance(data, Tensor) and hasattr(data, "__cuda_array_interface__")
 
@@ -216,7 +216,7 @@ def on_memory_of(array: Any) -> Tensor:
     return Tensor(storage, meta)
 
 
-def _misplaced(strides: Any, address: int) -> ArgumentError:
+def _misplaced(strides: object, address: int) -> ArgumentError:
     return noted(
         ArgumentError(
             f"as_tensor: the array has strides {strides} at address {address}, expected aligned "

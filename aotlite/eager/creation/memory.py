@@ -212,7 +212,7 @@ def put_onto(tensor: Tensor, source: Any, args: tuple[object, ...]) -> Tensor:
     return tensor
 
 
-def _record_put(recorder: Recorder, tensor: Tensor, source: Any, args: tuple[Any, ...]) -> None:
+def _record_put(recorder: Recorder, tensor: Tensor, source: object, args: tuple[Any, ...]) -> None:
     """`put_onto` in a capture, which knows storages only by their tensors."""
     if isinstance(source, Storage):
         raise recorder.refuse("set_ to a storage", "give set_ a tensor on it")
@@ -284,7 +284,7 @@ def _everything(storage: Storage, like: Tensor) -> Tensor:
     return Tensor(storage, tensor_meta((count,), None, like.dtype, like.device))
 
 
-def _check_set(tensor: Tensor, source: Any, window: Tensor) -> None:
+def _check_set(tensor: Tensor, source: object, window: Tensor) -> None:
     if window.dtype is not tensor.dtype:
         raise DTypeError(f"set_: the source has dtype {window.dtype}, expected {tensor.dtype}")
     if window.device is not tensor.device:

@@ -46,7 +46,7 @@ def function(name: str) -> Callable[..., Any] | None:
         return None
     compute = _compute(name)
 
-    def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+    def call(*args: object, out: object = None, **kwargs: object) -> Any:
         if out is None:
             return compute(*args, **kwargs)
         return into(name, compute, args, kwargs, out)
@@ -65,12 +65,12 @@ def _doc(name: str) -> str | None:
     return getattr(getattr(Tensor, name, None), "__doc__", None)
 
 
-def _compute(name: str) -> Callable[..., Any]:
+def _compute(name: str) -> Callable[..., object]:
     """The function that computes it: the tensor method of this name, if there is one."""
     made, op = COMPOSITES.get(name), OPS.get(name)
     named = None if op is None else results_of(op.schema)
 
-    def bare(*args: Any, **kwargs: Any) -> Any:
+    def bare(*args: object, **kwargs: object) -> Any:
         result = dispatch(op, op.bind(args, kwargs))  # type: ignore[arg-type, union-attr]
         if type(result) is tuple and not result:
             return None  # of an effect without results
@@ -79,7 +79,7 @@ def _compute(name: str) -> Callable[..., Any]:
     if made is None and op is not None and op.schema.parameters[0].name != "self":
         return bare  # no tensor has it as a method
 
-    def compute(*args: Any, **kwargs: Any) -> Any:
+    def compute(*args: object, **kwargs: object) -> Any:
         for word in ("self", "input") if not args else ():
             if isinstance(kwargs.get(word), Operand):
                 args = (kwargs.pop(word),)
@@ -96,7 +96,7 @@ def _compute(name: str) -> Callable[..., Any]:
 
 # -------------------------------------------------------------------------------------------- out
 def into(
-    name: str, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, out: Any
+    name: str, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, out: object
 ) -> Any:
     """Writes the function's results to `out`, a tensor or a tuple of them, and returns `out`."""
     targets = out if isinstance(out, (tuple, list)) else (out,)
@@ -121,7 +121,7 @@ def into(
     return out
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def _tensors(value: object) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
     items = value if isinstance(value, (tuple, list)) else ()

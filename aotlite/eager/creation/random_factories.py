@@ -44,8 +44,8 @@ def _drawn(
 
 
 def rand(
-    *sizes: Any,
-    size: Any = None,
+    *sizes: object,
+    size: object = None,
     generator: Generator | None = None,
     dtype: DType | type | None = None,
     device: Place = None,
@@ -57,8 +57,8 @@ def rand(
 
 
 def randn(
-    *sizes: Any,
-    size: Any = None,
+    *sizes: object,
+    size: object = None,
     generator: Generator | None = None,
     dtype: DType | type | None = None,
     device: Place = None,
@@ -71,7 +71,7 @@ def randn(
 
 def randint(
     low: int,
-    high: Any = None,
+    high: object = None,
     size: Sequence[int] | None = None,
     *,
     generator: Generator | None = None,
@@ -105,7 +105,7 @@ def randperm(
 
 
 def normal(
-    mean: Any = 0.0,
+    mean: object = 0.0,
     std: Any = 1.0,
     size: Sequence[int] | None = None,
     *,

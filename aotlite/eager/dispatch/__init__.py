@@ -103,7 +103,7 @@ def _admitted(op: Op, args: tuple[Any, ...], recorder: Recorder) -> Any:
 
 
 def _of_wrappers(
-    op: Op, args: tuple[Any, ...], kinds: tuple[type[Any], ...], recorder: Recorder | None
+    op: Op, args: tuple[object, ...], kinds: tuple[type[Tensor], ...], recorder: Recorder | None
 ) -> Any:
     """The result where some arguments are wrapper subclasses."""
     if recorder is None:
@@ -237,7 +237,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def _check_memory(
-    op: InplaceOp, target: Tensor, others: list[Tensor], args: tuple[Any, ...]
+    op: InplaceOp, target: Tensor, others: list[Tensor], args: tuple[object, ...]
 ) -> None:
     may_overlap = op.functional.cost is Cost.FACTORY
     check_destination(op.name, target, others, may_overlap=may_overlap, call=args)
@@ -263,7 +263,7 @@ def _geometry(op: GeometryOp, args: tuple[Any, ...], recorder: Recorder | None) 
 
 
 # -------------------------------------------------------------------------------------- random
-def _random(op: RandomOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tensor:
+def _random(op: RandomOp, args: tuple[object, ...], recorder: Recorder | None) -> Tensor:
     meta = op.infer(args)
     assert isinstance(meta, TensorMeta)
     if recorder is not None:
@@ -279,7 +279,7 @@ def _random(op: RandomOp, args: tuple[Any, ...], recorder: Recorder | None) -> T
     return Tensor(Storage(arrays.adopt(drawn, meta)), meta)
 
 
-def _result_of(op: ResultOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
+def _result_of(op: ResultOp, args: tuple[Any, ...], recorder: Recorder | None) -> object:
     return args[0][args[1]]
 
 

@@ -26,7 +26,7 @@ from aotlite.ir.ops.declare import common_dtype, is_plain_call
 from aotlite.ir.ops.precision import number_in
 
 
-def function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[Any, int | None]:
+def function_of(op: PureOp, key: tuple[object, ...], meta: TensorMeta) -> tuple[Any, int | None]:
     """(the array library's function that equals the kernel for this key, how many arguments it
     takes); (None, None) if the kernel does more.
     """
@@ -57,13 +57,13 @@ def function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[Any
 _SIGNED_END = 1 << 63
 
 
-def _holding(function: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
+def _holding(function: Callable[..., object], dtype: DType) -> Callable[..., object]:
     """A function of two operands that converts ints to the dtype first.
 
     NumPy refuses unsigned ints above the signed range, and compares them unconverted.
     """
 
-    def call(a: Any, b: Any) -> Any:
+    def call(a: object, b: object) -> Any:
         if type(b) is int and b >= _SIGNED_END:
             b = number_in(dtype, b)
         elif type(a) is int and a >= _SIGNED_END:
@@ -77,7 +77,7 @@ def run_kernel(op: PureOp | DataOp, args: tuple[Any, ...], meta: Any, arrays: An
     return arrays.quiet(op.kernel, arrays, meta, *operands_of(args))
 
 
-def operands_of(args: tuple[Any, ...]) -> list[Any]:
+def operands_of(args: tuple[object, ...]) -> list[Any]:
     """The arguments, with tensors replaced by their arrays."""
     operands: list[Any] = []
     for a in args:

@@ -22,7 +22,7 @@ def check_destination(
     others: list[Tensor],
     *,
     may_overlap: bool = False,
-    call: tuple[Any, ...] = (),
+    call: tuple[object, ...] = (),
 ) -> None:
     """Raises for a read-only destination, one that overlaps itself, or an operand that overlaps it
     in part (TEN-7, TEN-8).
@@ -92,12 +92,12 @@ def _are_alike(a: tuple[Geometry, int], b: tuple[Geometry, int]) -> bool:
     return (offset, size) == (other_offset, other_size) and _strides(a[0]) == _strides(b[0])
 
 
-def _strides(geometry: Geometry) -> list[tuple[Any, Any]]:
+def _strides(geometry: Geometry) -> list[tuple[object, object]]:
     shape, stride, _ = geometry
     return [(n, step) for n, step in zip(shape, stride, strict=True) if n != 1]
 
 
-def _argument(name: str, operand: Tensor, call: tuple[Any, ...]) -> str:
+def _argument(name: str, operand: Tensor, call: tuple[object, ...]) -> str:
     """The name of an operand in the op's schema, for messages."""
     parameters = OPS[name].schema.parameters if call else ()
     for parameter, value in zip(parameters, call, strict=True):

@@ -31,7 +31,7 @@ def on_one_device(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return moved if any(map(_differ, args, moved)) else None
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return hasattr(value, "meta") and not value.meta.shape
 
 

@@ -19,7 +19,7 @@ from aotlite.ir.errors import TokenError, noted
 from aotlite.ir.meta import TensorMeta
 
 
-def run_effect(op: EffectOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
+def run_effect(op: EffectOp, args: tuple[object, ...], recorder: Recorder | None) -> Any:
     """Performs or records an effect; returns its results, new tensors."""
     metas = op.result(args)
     refuse_in_region(op)
@@ -49,7 +49,7 @@ def refuse_in_region(op: EffectOp | TokenOp) -> None:
         )
 
 
-def run_token(op: TokenOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
+def run_token(op: TokenOp, args: tuple[object, ...], recorder: Recorder | None) -> Any:
     """The results of a `TokenOp` on tensors: printed graphs call them."""
     if recorder is not None:
         raise recorder.refuse(

@@ -8,7 +8,7 @@ from aotlite.eager.dispatch import dispatch
 from aotlite.ir.op import OPS
 
 
-def call(name: str, *args: Any, **kwargs: Any) -> Any:
+def call(name: str, *args: object, **kwargs: object) -> Any:
     """The op of this name on these arguments."""
     op = OPS[name]
     return dispatch(op, op.bind(args, kwargs))

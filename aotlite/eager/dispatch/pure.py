@@ -5,6 +5,7 @@ The cache is explained in `array_functions`. Rules: TEN-13. Spec: `specs/autogra
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch.array_functions import function_of, operands_of, run_kernel
+from aotlite.ir.arrays import Array, ArrayBackend
 from aotlite.ir.dtypes import can_cast_in_place
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import DTypeError, ShapeError
@@ -24,7 +26,9 @@ from aotlite.ir.op import CACHE_LIMIT, DataOp, InplaceOp, PureOp, Vjp
 from aotlite.ir.ops.shape.copies import COPY
 
 
-def run_pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
+def run_pure(
+    op: PureOp, args: tuple[object, ...], recorder: Recorder | None
+) -> Tensor | tuple[Tensor, ...]:
     key = op.key(args)
     if recorder is None:
         shortcut = op.shortcuts.get(key)
@@ -48,7 +52,7 @@ def run_pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> An
 def _called(op: PureOp, args: tuple[Any, ...], shortcut: Any) -> Tensor:
     """The result for arguments whose key has a shortcut."""
     meta, compute, adopt, count, calls = shortcut
-    operands: list[Any] = []
+    operands: list[object] = []
     plain = True
     for a in args if count is None else args[:count]:
         if isinstance(a, Tensor):
@@ -88,7 +92,9 @@ def _run(op: PureOp, args: tuple[Any, ...], key: Any, meta: TensorMeta) -> Tenso
     return Tensor(Storage(buffer), meta)
 
 
-def _computation(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[Any, int | None]:
+def _computation(
+    op: PureOp, key: tuple[Any, ...], meta: TensorMeta
+) -> tuple[Callable[..., Array], int | None]:
     """(the function on arrays for this key, how many of the arguments it takes or None for all).
     The function is the array library's own, or else the kernel."""
     arrays = meta.device.arrays
@@ -103,7 +109,7 @@ def _computation(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[An
 
 
 def link_result(
-    op: PureOp | EffectOp, vjp: Vjp, args: tuple[Any, ...], calls: Calls, out: Tensor
+    op: PureOp | EffectOp, vjp: Vjp, args: tuple[object, ...], calls: Calls, out: Tensor
 ) -> None:
     """Gives the result its tape node, if an operand requires grad."""
     node = _tape_node(op, vjp, args, calls, out.meta)
@@ -137,10 +143,10 @@ def _pure_of_several(
 def link_results(
     op: PureOp | DataOp | EffectOp,
     vjp: Vjp,
-    args: tuple[Any, ...],
+    args: tuple[object, ...],
     calls: Calls,
-    outs: Any,
-    metas: Any,
+    outs: tuple[Tensor, ...],
+    metas: object,
 ) -> TapeNode | None:
     """Gives the results their tape node, if an operand requires grad."""
     node = _tape_node(op, vjp, args, calls, metas)
@@ -157,7 +163,9 @@ def _link_each(node: OpNode, outs: tuple[Tensor, ...]) -> None:
             out._node, out._index, out.facts = node, k, None
 
 
-def run_data(op: DataOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
+def run_data(
+    op: DataOp, args: tuple[object, ...], recorder: Recorder | None
+) -> Tensor | tuple[Tensor, ...]:
     """The results of a data-dependent op; the kernel's arrays have their shapes."""
     outlines = op.outlines(args)
     if recorder is not None:
@@ -177,7 +185,7 @@ def run_data(op: DataOp, args: tuple[Any, ...], recorder: Recorder | None) -> An
 
 
 def _tape_node(
-    op: PureOp | DataOp | EffectOp, vjp: Vjp, args: tuple[Any, ...], calls: Calls, result: Any
+    op: PureOp | DataOp | EffectOp, vjp: Vjp, args: tuple[object, ...], calls: Calls, result: object
 ) -> OpNode | None:
     """The tape node of a call with this result; None if no operand requires grad."""
     found = edges_of(vjp, args)
@@ -190,14 +198,16 @@ def _tape_node(
     return new_node(call, args, edges)
 
 
-def note_origin(node: TapeNode, value: Any, recorder: Recorder | None) -> None:
+def note_origin(node: TapeNode, value: object, recorder: Recorder | None) -> None:
     """Links a captured op and its tape node: node.origin, and the op's sequence number (SEQ-1)."""
     node.origin = value
     if recorder is not None:
         recorder.count_tape_node()
 
 
-def fakes(recorder: Recorder, values: Any, metas: Any) -> tuple[Tensor, ...]:
+def fakes(
+    recorder: Recorder, values: Iterable[object], metas: Iterable[TensorMeta]
+) -> tuple[Tensor, ...]:
     outs = []
     for one, value in zip(metas, values, strict=True):
         out = Tensor(Storage(None, capture=recorder), one)
@@ -207,13 +217,15 @@ def fakes(recorder: Recorder, values: Any, metas: Any) -> tuple[Tensor, ...]:
 
 
 def _computed(
-    op: PureOp, args: tuple[Any, ...], metas: tuple[TensorMeta, ...]
+    op: PureOp, args: tuple[object, ...], metas: tuple[TensorMeta, ...]
 ) -> tuple[Tensor, ...]:
     arrays = metas[0].device.arrays
     return _adopted(run_kernel(op, args, metas, arrays), metas, arrays)
 
 
-def _adopted(results: Any, metas: tuple[TensorMeta, ...], arrays: Any) -> tuple[Tensor, ...]:
+def _adopted(
+    results: Iterable[Array], metas: tuple[TensorMeta, ...], arrays: ArrayBackend
+) -> tuple[Tensor, ...]:
     """New tensors that hold the results of a kernel."""
     pairs = zip(results, metas, strict=True)
     return tuple([Tensor(Storage(arrays.adopt(result, meta)), meta) for result, meta in pairs])

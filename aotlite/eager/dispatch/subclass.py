@@ -64,7 +64,7 @@ from aotlite.ir.ops.views.view_ops import HIDDEN_ALIAS
 Kinds = tuple[type[Any], ...]
 
 
-def kinds_among(args: tuple[Any, ...]) -> Kinds:
+def kinds_among(args: tuple[object, ...]) -> Kinds:
     """The wrapper classes among the operands: derived ones before their bases, else in order."""
     found: list[type[Any]] = []
     for value in args:
@@ -77,14 +77,14 @@ def kinds_among(args: tuple[Any, ...]) -> Kinds:
     return tuple(found)
 
 
-def _add(found: list[type[Any]], cls: type[Tensor]) -> None:
+def _add(found: list[type[Tensor]], cls: type[Tensor]) -> None:
     if cls.__tensor_dispatch__ is None or cls in found:
         return
     place = next((k for k, other in enumerate(found) if issubclass(cls, other)), len(found))
     found.insert(place, cls)
 
 
-def run_wrapped(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
+def run_wrapped(op: Op, args: tuple[object, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
     """The result of an op with operands that are wrappers."""
     depth = STATE.nested = STATE.nested + 1
     try:
@@ -110,7 +110,7 @@ def _run(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None)
     return result
 
 
-def _check_outermost(op: Op, args: tuple[Any, ...]) -> None:
+def _check_outermost(op: Op, args: tuple[object, ...]) -> None:
     """Raises for a part with a `__tensor_function__` where gradients are needed: only that of the
     outermost class is called (SUB-10)."""
     operands = op.operands(args)
@@ -139,7 +139,7 @@ def _made_of_others(op: Op, args: tuple[Any, ...], kinds: Kinds, cls: type[Any])
     return found
 
 
-def _ask(op: Op, args: tuple[Any, ...], kinds: Kinds) -> tuple[Any, type[Any]]:
+def _ask(op: Op, args: tuple[object, ...], kinds: Kinds) -> tuple[object, type[Tensor]]:
     """(result, class) of the first class that does not return NotImplemented."""
     function, before = function_of(op), STATE.grad_mode
     given, named = op.schema.given(args)
@@ -161,8 +161,8 @@ def _ask(op: Op, args: tuple[Any, ...], kinds: Kinds) -> tuple[Any, type[Any]]:
 
 # ------------------------------------------------------------------------------------ new results
 def _pure(
-    op: PureOp | EffectOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None
-) -> Any:
+    op: PureOp | EffectOp, args: tuple[object, ...], kinds: Kinds, recorder: Recorder | None
+) -> object:
     key = op.key(args)
     meta = op.result_for(key)
     found, cls = _ask(op, args, kinds)
@@ -186,7 +186,7 @@ def _pure(
     return out
 
 
-def _data(op: DataOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
+def _data(op: DataOp, args: tuple[object, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
     outlines = op.outlines(args)
     found, cls = _ask(op, args, kinds)
     single = type(outlines) is not tuple
@@ -213,7 +213,9 @@ def _keep_forms(outs: tuple[Tensor, ...]) -> None:
         keep_form(out)
 
 
-def _random(op: RandomOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Tensor:
+def _random(
+    op: RandomOp, args: tuple[object, ...], kinds: Kinds, recorder: Recorder | None
+) -> Tensor:
     found, cls = _ask(op, args, kinds)
     out = new_result(op, found, cls, op.infer(args), args)
     if recorder is not None:
@@ -346,7 +348,7 @@ def _inplace(
     return target
 
 
-def _the_target(op: Op, found: Any, cls: type[Any], target: Tensor) -> Tensor:
+def _the_target(op: Op, found: object, cls: type[Tensor], target: Tensor) -> Tensor:
     if found is not target:
         raise wrong(op, cls, found, "the tensor that is written, itself")
     return target

@@ -5,7 +5,7 @@ Rules: SUB-8, SUB-10, SUB-23. Spec: `specs/subclasses.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -28,7 +28,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import MultiViewOp, Op
 
 
-def checked(op: Op, out: Any, cls: type[Any], meta: TensorMeta | None) -> Tensor:
+def checked(op: Op, out: object, cls: type[Tensor], meta: TensorMeta | None) -> Tensor:
     if not isinstance(out, Tensor):
         raise wrong(op, cls, out, "a tensor")
     if not is_made(out):
@@ -43,7 +43,7 @@ def checked(op: Op, out: Any, cls: type[Any], meta: TensorMeta | None) -> Tensor
     return out
 
 
-def wrong(op: Op, cls: type[Any], found: Any, expected: str) -> Exception:
+def wrong(op: Op, cls: type[Tensor], found: object, expected: str) -> Exception:
     return noted(
         ProtocolError(
             f"{op.name}: {cls.__name__}.__tensor_dispatch__ gives {text_of(found)}, "
@@ -71,13 +71,13 @@ def new_result(op: Op, out: Any, cls: type[Any], meta: Any, args: tuple[Any, ...
 
 
 def new_results(
-    op: Op, found: Any, cls: type[Any], metas: tuple[Any, ...], args: tuple[Any, ...]
+    op: Op, found: object, cls: type[Tensor], metas: tuple[object, ...], args: tuple[object, ...]
 ) -> tuple[Tensor, ...]:
     pairs = zip(tuple_of(op, found, cls, len(metas)), metas, strict=True)
     return tuple([new_result(op, out, cls, meta, args) for out, meta in pairs])
 
 
-def tuple_of(op: Op, found: Any, cls: type[Any], count: int) -> Any:
+def tuple_of(op: Op, found: object, cls: type[Tensor], count: int) -> Sequence[object]:
     if not isinstance(found, (tuple, list)) or len(found) != count:
         raise wrong(op, cls, found, f"a tuple of {count} tensors")
     return found
@@ -109,7 +109,11 @@ def _without_history(function: Callable[[], Tensor]) -> Tensor:
 
 
 def note_results(
-    op: Op, args: tuple[Any, ...], cls: type[Any], outs: tuple[Tensor, ...], recorder: Recorder
+    op: Op,
+    args: tuple[object, ...],
+    cls: type[Tensor],
+    outs: tuple[Tensor, ...],
+    recorder: Recorder,
 ) -> None:
     """Gives the results the graph values that the capture recorded for the op.
 
@@ -126,7 +130,7 @@ def note_results(
                 out.value = value
 
 
-def check_trace(op: Op, cls: type[Any], outs: tuple[Tensor, ...], recorder: Recorder) -> None:
+def check_trace(op: Op, cls: type[Tensor], outs: tuple[Tensor, ...], recorder: Recorder) -> None:
     """Raises unless results and their parts were made in this capture (SUB-23)."""
     for out in outs:
         captures = {leaf.storage.capture for leaf in leaves_of(out)} - {None, recorder}

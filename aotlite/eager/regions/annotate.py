@@ -16,7 +16,7 @@ from aotlite.ir.errors import ArgumentError, noted
 
 
 @contextmanager
-def annotate(tags: Mapping[str, Any]) -> Iterator[None]:
+def annotate(tags: Mapping[str, object]) -> Iterator[None]:
     """A block, or decorated function, whose ops get these tags in captured graphs.
 
     Nodes of the backward have the tags of the op that they differentiate. Inner blocks add to outer
@@ -42,7 +42,7 @@ def annotate(tags: Mapping[str, Any]) -> Iterator[None]:
             recorder.scopes.leave(before)
 
 
-def _copied(tags: Mapping[str, Any]) -> dict[str, Any]:
+def _copied(tags: Mapping[str, object]) -> dict[str, object]:
     """Deep copies of the tags, which later changes by the user do not reach."""
     found = {}
     for name, value in tags.items():

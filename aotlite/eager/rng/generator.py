@@ -40,7 +40,7 @@ def _checked_seed(op: str, seed: Any) -> int:
     return int(seed) % (1 << 64)
 
 
-def _checked_state(op: str, state: Any) -> State:
+def _checked_state(op: str, state: object) -> State:
     if not isinstance(state, tuple) or len(state) != 2:
         raise noted(
             RngError(f"{op}: the state is {state!r}, expected what get_rng_state gives"),
@@ -110,7 +110,7 @@ class Generator:
         with self._lock:
             self._seed, self._offset = seed, offset
 
-    def draw(self, op: RandomOp, args: tuple[Any, ...]) -> Any:
+    def draw(self, op: RandomOp, args: tuple[object, ...]) -> Any:
         """The result of a random op with canonical arguments, drawn from this generator."""
         if self is GENERATOR:
             return apply_op(op, args)
@@ -152,12 +152,12 @@ class Generator:
         with source._lock:
             return source._seed, source._offset
 
-    def set_state(self, new_state: Any) -> Generator:
+    def set_state(self, new_state: object) -> Generator:
         """Restores a state of `get_state`; returns itself."""
         self._set_state("set_state", new_state)
         return self
 
-    def _set_state(self, op: str, new_state: Any) -> None:
+    def _set_state(self, op: str, new_state: object) -> None:
         tracked = self._tracked()
         if tracked is not None:
             known = tracked.knows(new_state)
@@ -269,7 +269,7 @@ def get_rng_state() -> Any:
     return GENERATOR.get_state()
 
 
-def set_rng_state(new_state: Any) -> None:
+def set_rng_state(new_state: object) -> None:
     """Restores a state of `get_rng_state` in the default generator."""
     GENERATOR._set_state("set_rng_state", new_state)
 

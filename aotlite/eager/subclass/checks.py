@@ -84,7 +84,7 @@ def _signature(method: Any) -> str:
     return f"({', '.join(names)})"
 
 
-def _uncallable(cls: type[Any], name: str, found: str) -> Exception:
+def _uncallable(cls: type[Tensor], name: str, found: str) -> Exception:
     kind = "a method of instances" if name == "__tensor_flatten__" else "a class method"
     kind = "a static or class method" if name == "__tensor_unflatten__" else kind
     return noted(
@@ -166,7 +166,7 @@ def _way_back(wrapper: Tensor, around: set[int], done: set[int]) -> str | None:
     return None
 
 
-def _names(wrapper: Any) -> list[str]:
+def _names(wrapper: Tensor) -> list[str]:
     """The names that it flattens to; empty if its `__tensor_flatten__` is broken."""
     found = wrapper.__tensor_flatten__() if hasattr(wrapper, "__tensor_flatten__") else None
     names = found[0] if isinstance(found, tuple) and found else ()

@@ -45,7 +45,7 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     return twin
 
 
-def _reduced(wrapper: Tensor, own: dict[str, Any] | None, slots: dict[str, Any]) -> Any:
+def _reduced(wrapper: Tensor, own: dict[str, object] | None, slots: dict[str, object]) -> object:
     """The state of a wrapper for `copy.copy` and `pickle`: parts, spec, geometry, attributes."""
     names, spec = flatten(wrapper)
     inner = {name: getattr(wrapper, name) for name in names}
@@ -55,7 +55,7 @@ def _reduced(wrapper: Tensor, own: dict[str, Any] | None, slots: dict[str, Any])
     return unflatten, how, (others, slots)
 
 
-def _deeply_copied(wrapper: Tensor, memo: dict[int, Any]) -> Any:
+def _deeply_copied(wrapper: Tensor, memo: dict[int, object]) -> Any:
     """A wrapper of deep copies of the parts, on the copy of its storage."""
     names, spec = flatten(wrapper)
     inner = {name: copy.deepcopy(getattr(wrapper, name), memo) for name in names}

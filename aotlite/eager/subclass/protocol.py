@@ -40,7 +40,7 @@ class WrapperStorage(Storage):
         super().__init__(None, capture=STATE.recorder)
         self.kind = kind
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> WrapperStorage:
+    def __deepcopy__(self, memo: dict[int, object]) -> WrapperStorage:
         memo[id(self)] = twin = WrapperStorage(self.kind)
         return twin
 
@@ -84,7 +84,7 @@ def make_wrapper_subclass(
 
 
 _new_storage: Any = object.__new__
-_KNOWN: set[type[Any]] = set()
+_KNOWN: set[type[Tensor]] = set()
 """Wrapper classes that passed the checks."""
 
 
@@ -108,7 +108,7 @@ def _check_class(cls: Any) -> None:
 _MOST_KNOWN = 256
 
 
-def _name(thing: Any) -> str:
+def _name(thing: object) -> str:
     return thing.__name__ if isinstance(thing, type) else repr(thing)
 
 
@@ -117,7 +117,7 @@ def is_wrapper_class(cls: type[Tensor]) -> bool:
     return cls.__tensor_dispatch__ is not None
 
 
-def is_wrapper(value: Any) -> bool:
+def is_wrapper(value: object) -> bool:
     """Whether a value is an instance of a wrapper subclass."""
     return isinstance(value, Tensor) and type(value).__tensor_dispatch__ is not None
 
@@ -127,7 +127,7 @@ def is_traceable_wrapper_subclass(value: Any) -> bool:
     return is_wrapper(value) and not missing(type(value))
 
 
-def missing(cls: type[Any]) -> list[str]:
+def missing(cls: type[Tensor]) -> list[str]:
     """The methods of the protocol that a wrapper class lacks."""
     wanted = ("__tensor_flatten__", "__tensor_unflatten__")
     return [name for name in wanted if not callable(getattr(cls, name, None))]
@@ -178,12 +178,12 @@ def flatten(wrapper: Tensor) -> Flat:
     return tuple(names), spec
 
 
-_NAMES: dict[type[Any], Any] = {}
+_NAMES: dict[type[Tensor], list[str] | tuple[str, ...]] = {}
 """Class -> the names to which an instance last flattened, already checked."""
 _MOST_NAMES = 256
 
 
-def _check_names(cls: type[Any], names: Any) -> None:
+def _check_names(cls: type[Tensor], names: object) -> None:
     if not isinstance(names, (list, tuple)) or not all(type(name) is str for name in names):
         raise _broken(cls, f"flattens to the names {text_of(names)}", "a list of attribute names")
     if len(set(names)) != len(names) or not names:
@@ -198,7 +198,7 @@ def _check_names(cls: type[Any], names: Any) -> None:
         _NAMES[cls] = names[:]
 
 
-def _held(wrapper: Any, name: str) -> str:
+def _held(wrapper: Tensor, name: str) -> str:
     return text_of(getattr(wrapper, name)) if hasattr(wrapper, name) else "absent"
 
 
@@ -268,7 +268,7 @@ def is_made(tensor: Tensor) -> bool:
     return hasattr(tensor, "meta")
 
 
-def check_kept(made: Tensor, inner: Mapping[str, Tensor], spec: Any) -> None:
+def check_kept(made: Tensor, inner: Mapping[str, Tensor], spec: object) -> None:
     """Raises SubclassError unless the new wrapper holds these parts and this spec (SUB-1)."""
     names, found = flatten(made)
     moved = [name for name in inner if getattr(made, name, None) is not inner[name]]
@@ -284,7 +284,7 @@ def check_kept(made: Tensor, inner: Mapping[str, Tensor], spec: Any) -> None:
         )
 
 
-def kept_spec(spec: Any) -> Any:
+def kept_spec(spec: object) -> Any:
     """A copy of the spec, which may be a list or dict that changes; itself if it is hashable."""
     if type(spec) is tuple:
         kept = [kept_spec(item) for item in spec]
@@ -467,11 +467,11 @@ def nesting(tensor: Tensor) -> int:
     return 1 + max(map(nesting, inner_tensors(tensor).values()))
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-def _broken(cls: type[Any], what: str, expected: str) -> Exception:
+def _broken(cls: type[Tensor], what: str, expected: str) -> Exception:
     return noted(
         ProtocolError(f"{cls.__name__}: it {what}, expected {expected}"),
         "A class is rebuilt from its parts: "

@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import call
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 
 
-def _called(name: str, inplace: bool, input: Tensor, *args: Any) -> Tensor:
+def _called(name: str, inplace: bool, input: Tensor, *args: object) -> Tensor:
     result: Tensor = call(name + "_" if inplace else name, input, *args)
     return result
 

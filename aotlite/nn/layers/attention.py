@@ -63,7 +63,7 @@ class MultiheadAttention(Module):
         self.out_proj = Linear(embed_dim, embed_dim, bias=bias, **options)
         self._reset_parameters()
 
-    def _shapes(self, bias: bool, add_bias_kv: bool) -> dict[str, Any]:
+    def _shapes(self, bias: bool, add_bias_kv: bool) -> dict[str, object]:
         """The shape of each parameter in the order of the state, None for one that is absent."""
         size = self.embed_dim
         packed = self.kdim == size == self.vdim

@@ -86,7 +86,7 @@ def _values(args: Any) -> list[ArrayValue]:
     return found
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     """The arguments as text: literals as they are, `_` for each operand."""
     if isinstance(value, ArrayValue):
         return "_"

@@ -76,7 +76,7 @@ def reanalyzed(captured: Captured) -> FunctionMeta | None:
         second.recorder.close()
 
 
-def _flat(results: Any) -> tuple[list[Any], Containers]:
+def _flat(results: Any) -> tuple[list[object], Containers]:
     return list(results), Containers()
 
 
@@ -98,7 +98,7 @@ class UnderTape(Interpreter):
             STATE.grad_mode = before
 
 
-def _constant(value: Any, meta: TensorMeta) -> Any:
+def _constant(value: object, meta: TensorMeta) -> object:
     recorder = STATE.recorder
     assert recorder is not None
     return recorder.constant(value, Tensor(Storage(None), meta))
@@ -119,7 +119,7 @@ def _as_in(captured: Captured, meta: FunctionMeta) -> FunctionMeta:
     )
 
 
-def _renamed(value: Any, roles: list[InputRole]) -> Any:
+def _renamed(value: object, roles: list[InputRole]) -> Any:
     """A record with every role of the second capture replaced by that of the first.
 
     Families keep their roles: both captures number them in the order of their members.

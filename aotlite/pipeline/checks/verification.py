@@ -68,34 +68,34 @@ class Draw:
 
     stream: int
     """A part of the seed; two draws with one stream get the same random signs."""
-    floats: Callable[[Any, int], Any]
+    floats: Callable[[np.random.Generator, int], np.ndarray]
     integers: tuple[int, int]
     """The smallest and the largest integer."""
     exact: bool = False
     """Sums and products of a few of these are exact in float32."""
 
 
-def _dyadic(generator: Any, size: int) -> Any:
+def _dyadic(generator: np.random.Generator, size: int) -> np.ndarray:
     """Seven values, so that there are ties; each occurs as soon as there are seven elements."""
     values = np.array([0, 1, -1, 2, -2, 0.5, -0.5])
     places = np.arange(size) + generator.integers(len(values))
     return values[generator.permutation(places) % len(values)]
 
 
-def _moderate(generator: Any, size: int) -> Any:
+def _moderate(generator: np.random.Generator, size: int) -> np.ndarray:
     return generator.uniform(-3, 3, size)
 
 
-def _varied(generator: Any, size: int) -> Any:
+def _varied(generator: np.random.Generator, size: int) -> np.ndarray:
     return _signs(generator, size) * 10.0 ** generator.uniform(-3, 3, size)
 
 
-def _tiny(generator: Any, size: int) -> Any:
+def _tiny(generator: np.random.Generator, size: int) -> np.ndarray:
     """Small beside the constants that are added to avoid a division by 0."""
     return -_signs(generator, size) * generator.uniform(0.25, 1, size) / 1024
 
 
-def _signs(generator: Any, size: int) -> Any:
+def _signs(generator: np.random.Generator, size: int) -> np.ndarray:
     return generator.choice((-1.0, 1.0), size)
 
 
@@ -122,7 +122,7 @@ class Inputs:
     def __init__(self, draw: Draw, integers: tuple[int, int]) -> None:
         self.draw = draw
         self.integers = integers
-        self.drawn: dict[Role, Any] = {}
+        self.drawn: dict[Role, np.ndarray] = {}
         self.metas: dict[Role, TensorMeta] = {}
         self.shared: dict[Role, ArrayValue] = {}
 
@@ -141,7 +141,7 @@ class Inputs:
             value = self.shared[role] = self.value(role, meta)
         return value
 
-    def _draw(self, role: Role, dtype: DType, size: int) -> Any:
+    def _draw(self, role: Role, dtype: DType, size: int) -> np.ndarray:
         if isinstance(role, RNG_INPUTS):
             return np.full(size, _STATES[type(role)], dtype.numpy)
         generator = np.random.default_rng((zlib.crc32(str(role).encode()), self.draw.stream))
@@ -190,7 +190,7 @@ class Noisy(Drawing):
         self.generator = np.random.default_rng(trial)
         self.exact_inputs = exact_inputs
 
-    def placeholder(self, target: Any, args: tuple[Any, ...]) -> Any:
+    def placeholder(self, target: object, args: tuple[object, ...]) -> Any:
         """An input with an error: one op that sums it has many roundings of its own."""
         value = super().placeholder(target, args)
         coarse = self.exact_inputs and value.meta.dtype.itemsize >= 4
@@ -263,7 +263,7 @@ def _hosts(values: dict[Role, Any]) -> Results:
     return {role: _host(value) for role, value in values.items()}
 
 
-def _host(value: Any) -> Any:
+def _host(value: object) -> np.ndarray:
     """The NumPy array of a value on any device."""
     if not isinstance(value, ArrayValue):
         return np.asarray(value)
@@ -321,7 +321,7 @@ class StageRunner:
                     raise self._error(stage, role, inputs, value, found, wrong)
         self.before, self.run, self.name = results, run, stage
 
-    def _is_new(self, role: Any) -> bool:
+    def _is_new(self, role: object) -> bool:
         """Whether a result first exists in the joint graph: the capture has no backward."""
         if isinstance(role, Happened):
             return role.phase is Phase.BACKWARD and self.name == "1 capture"
@@ -372,7 +372,7 @@ class Noise:
             for trial in range(TRIALS)
         ]
 
-    def explains(self, role: Role, before: Any, after: Any) -> Any:
+    def explains(self, role: Role, before: np.ndarray, after: np.ndarray) -> np.ndarray:
         """A mask of elements whose difference rounding explains.
 
         An integer or bool is explained where rounding errors changed it in some trial.
@@ -391,14 +391,16 @@ class Noise:
         return _distance(before, after) <= limit
 
 
-def _result(role: Role, results: Results, inputs: Inputs) -> Any:
+def _result(role: Role, results: Results, inputs: Inputs) -> np.ndarray | None:
     """The result with this role; the final value of an input that the graph never writes."""
     if role not in results and isinstance(role, MutatedInput) and role.of in inputs.metas:
         return _host(inputs.unwritten(role.of, inputs.metas[role.of]))
     return results.get(role)
 
 
-def _difference(role: Role, before: Any, after: Any, noise: Noise | None) -> Any:
+def _difference(
+    role: Role, before: np.ndarray | None, after: np.ndarray | None, noise: Noise | None
+) -> np.ndarray | bool | None:
     """None if results are equal, True if shape or dtype differs, else a mask of differences."""
     if before is None or after is None:
         return True
@@ -410,23 +412,23 @@ def _difference(role: Role, before: Any, after: Any, noise: Noise | None) -> Any
     return wrong if wrong.any() else None
 
 
-def _distance(a: Any, b: Any) -> Any:
+def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The distances of elements; infinite where one of the two is not finite."""
     with np.errstate(all="ignore"):
         distance = np.abs(_wide(a) - _wide(b))
     return np.where(np.isfinite(distance), distance, np.inf)
 
 
-def _wide(value: Any) -> Any:
+def _wide(value: np.ndarray) -> np.ndarray:
     """The same numbers as float64 or complex128, whose differences do not overflow."""
     return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
 
 
-def _epsilon(dtype: Any) -> float:
+def _epsilon(dtype: object) -> float:
     return float(ml_dtypes.finfo(dtype).eps)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if value is None:
         return "absent"
     return np.array2string(np.asarray(value), threshold=8, precision=6).replace("\n", " ")

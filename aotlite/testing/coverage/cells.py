@@ -146,7 +146,7 @@ class Watcher:
         return memory
 
     # --- the steps
-    def __call__(self, step: Step, args: list[Any], result: Any) -> None:
+    def __call__(self, step: Step, args: list[object], result: object) -> None:
         op = step.op
         known = self.objects.get(id(args[0])) if args else None
         kind = kind_of_op(op)
@@ -159,7 +159,7 @@ class Watcher:
             if id(part) not in self.objects:
                 self._made(part, known, "slice" if op == "getitem" else op)
 
-    def _write(self, target: WatchedTensor, kind: str, step: Step, args: list[Any]) -> None:
+    def _write(self, target: WatchedTensor, kind: str, step: Step, args: list[object]) -> None:
         if kind == "set":
             target.memory.writes.add(kind)
             target.left.append(target.memory)
@@ -173,11 +173,11 @@ class Watcher:
                 kind = "tracked"
         target.memory.writes.add(kind)
 
-    def _is_tracked(self, value: Any) -> bool:
+    def _is_tracked(self, value: object) -> bool:
         tracked: bool = getattr(value, "requires_grad", False)
         return tracked
 
-    def _made(self, part: Any, source: WatchedTensor | None, op: str) -> None:
+    def _made(self, part: object, source: WatchedTensor | None, op: str) -> None:
         storage = self.library.storage_of(part)
         if source is None or storage != self.library.storage_of(source.tensor):
             memory = self._memory({"made inside"}, is_given=False)
@@ -191,7 +191,7 @@ class Watcher:
         self.objects[id(part)] = WatchedTensor(part, source.memory, is_part=op in MULTI, cut=cut)
 
     # --- the results
-    def cells(self, results: list[Any]) -> set[int]:
+    def cells(self, results: list[object]) -> set[int]:
         """The numbers of the cells that the body with these results hit."""
         found = [self.objects[id(r)] for r in results if id(r) in self.objects]
         counts = Counter(id(each) for each in found)
@@ -233,7 +233,7 @@ def _outputs(
 
 
 # -------------------------------------------------------------------------------- the arguments
-def relations_of(library: Engine, family: list[Any], count: int) -> set[str]:
+def relations_of(library: Engine, family: list[object], count: int) -> set[str]:
     """The relations of the arguments on one memory; `count` is the number of all arguments."""
     found = {"expanded"} if any(map(_overlaps_itself, family)) else set()
     for a, b in combinations(family, 2):
@@ -268,6 +268,6 @@ def addresses(tensor: Any) -> list[int]:
     return found
 
 
-def _overlaps_itself(tensor: Any) -> bool:
+def _overlaps_itself(tensor: object) -> bool:
     found = addresses(tensor)
     return len(set(found)) < len(found)

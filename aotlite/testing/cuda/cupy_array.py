@@ -92,7 +92,7 @@ class ndarray:
         return self._view(self._held.real) if self.dtype.kind == "c" else self
 
     @real.setter
-    def real(self, value: Any) -> None:
+    def real(self, value: object) -> None:
         self.real[...] = value
 
     @property
@@ -102,7 +102,7 @@ class ndarray:
         return fresh(np.zeros(self.shape, self.dtype))
 
     @imag.setter
-    def imag(self, value: Any) -> None:
+    def imag(self, value: object) -> None:
         self.imag[...] = value
 
     @property
@@ -126,7 +126,7 @@ class ndarray:
         stream: Any = None,
         max_version: Any = None,
         dl_device: Any = None,
-        copy: Any = None,
+        copy: object = None,
     ) -> Any:
         if dl_device == (1, 0):
             if copy is False:
@@ -140,7 +140,7 @@ class ndarray:
             raise ValueError(f"stream is {stream}")
         return Capsule(self, stream)
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+    def __array__(self, dtype: object = None, copy: object = None) -> Any:
         raise TypeError(
             "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct "
             "a NumPy array explicitly."
@@ -150,7 +150,7 @@ class ndarray:
 
     # --- to the host
     def get(
-        self, stream: Any = None, order: Any = "C", out: Any = None, blocking: bool = True
+        self, stream: object = None, order: Any = "C", out: Any = None, blocking: bool = True
     ) -> Any:
         self.refuse_float8("get")
         if out is None:
@@ -202,20 +202,20 @@ class ndarray:
         found.data = self.data if not self.size or not held.size else self.data + start
         return found
 
-    def view(self, dtype: Any = None, type: Any = None) -> ndarray:
+    def view(self, dtype: Any = None, type: object = None) -> ndarray:
         return self._view(self._held.view() if dtype is None else self._held.view(dtype))
 
     def transpose(self, *axes: Any) -> ndarray:
         return self._view(self._held.transpose(*axes))
 
-    def reshape(self, *shape: Any, order: Any = "C", copy: Any = None) -> ndarray:
+    def reshape(self, *shape: Any, order: Any = "C", copy: object = None) -> ndarray:
         found = self._held.reshape(*shape, order=order)
         if self.size and np.may_share_memory(found, self._held):
             return self._view(found)
         self.refuse_float8("reshape")
         return fresh(found)
 
-    def ravel(self, order: Any = "C") -> ndarray:
+    def ravel(self, order: object = "C") -> ndarray:
         return self.reshape(-1, order=order)
 
     def copy(self, order: Any = "C") -> ndarray:
@@ -226,8 +226,8 @@ class ndarray:
         self,
         dtype: Any,
         order: Any = "K",
-        casting: Any = None,
-        subok: Any = None,
+        casting: object = None,
+        subok: object = None,
         copy: bool = True,
     ) -> ndarray:
         if casting is not None or subok is not None:
@@ -285,7 +285,7 @@ class ndarray:
         if not same and there.flags.c_contiguous and np.may_share_memory(there, value._held):
             raise EmulationError("setitem: the value overlaps where it is written in part")
 
-    def _key(self, index: Any) -> tuple[tuple[Any, ...], bool]:
+    def _key(self, index: object) -> tuple[tuple[Any, ...], bool]:
         """Returns NumPy's key for the same elements, and whether the result is a copy."""
         given = index if isinstance(index, tuple) else (index,)
         key: list[Any] = []
@@ -302,7 +302,7 @@ class ndarray:
         self._check_range(key)
         return tuple(key), any(isinstance(part, (np.ndarray, list)) for part in key)
 
-    def _check_range(self, key: list[Any]) -> None:
+    def _check_range(self, key: list[object]) -> None:
         """Raises EmulationError for indices out of bounds, which CuPy does not check but wraps."""
         sizes = iter(self.shape)
         spans = [0 if p is None else getattr(p, "ndim", 0) if _is_mask(p) else 1 for p in key]
@@ -340,12 +340,12 @@ class Capsule:
         self.array, self.stream = array, stream
 
 
-def unsigned(value: Any) -> Any:
+def unsigned(value: object) -> object:
     """A number as CuPy fills contiguous memory with it: -0.0 becomes 0.0."""
     return 0 if value == 0 else value
 
 
-def _is_mask(part: Any) -> bool:
+def _is_mask(part: object) -> bool:
     return isinstance(part, np.ndarray) and part.dtype == bool
 
 
@@ -360,7 +360,7 @@ def _window(
     return np.ndarray(shape, dtype, pointer.mem.bytes, start, given, order)
 
 
-def fresh(found: Any) -> ndarray:
+def fresh(found: object) -> ndarray:
     """A new array on the current device with the values and the layout of a NumPy array."""
     held = np.asarray(found)
     made = ndarray.__new__(ndarray)

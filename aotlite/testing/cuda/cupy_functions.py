@@ -75,7 +75,7 @@ def _wrapped(value: Any, given: list[ndarray]) -> Any:
     return fresh(value)
 
 
-def _arrays_in(value: Any) -> list[ndarray]:
+def _arrays_in(value: object) -> list[ndarray]:
     if isinstance(value, ndarray):
         return [value]
     if isinstance(value, (list, tuple)):
@@ -120,7 +120,7 @@ def _function(name: str, own: Callable[..., Any], parameters: str) -> Callable[.
     return call
 
 
-def _position(name: str) -> Callable[..., Any]:
+def _position(name: str) -> Callable[..., object]:
     """Of several nans CuPy finds any; this finds the last, as NumPy finds the first."""
     plain: Any = getattr(np, name)
 
@@ -136,14 +136,14 @@ def _position(name: str) -> Callable[..., Any]:
     return found
 
 
-def _argsort(a: Any, axis: int = -1, kind: Any = None) -> Any:
+def _argsort(a: Any, axis: int = -1, kind: Any = None) -> object:
     """CuPy sorts a line of floats by their bits: nans with a sign come first."""
     if a.ndim == 1 and a.dtype.char in "fd":
         return np.lexsort((a, ~(np.isnan(a) & np.signbit(a))))
     return np.argsort(a, axis, kind=kind)
 
 
-def _sort(a: Any, axis: int = -1, kind: Any = None) -> Any:
+def _sort(a: Any, axis: int = -1, kind: Any = None) -> object:
     return a[_argsort(a)] if a.ndim == 1 else np.sort(a, axis, kind=kind)
 
 
@@ -206,7 +206,7 @@ class ufunc:
         out[...] = made[0]
         return out
 
-    def _check(self, operand: Any) -> None:
+    def _check(self, operand: object) -> None:
         if isinstance(operand, ndarray):
             operand.check_here()
             operand.refuse_float8(self.name)
@@ -224,7 +224,9 @@ class ufunc:
         kinds = tuple(getattr(a, "dtype", type(a).__name__) for a in operands)
         raise TypeError(f"Wrong type ({kinds}) of arguments for {self.name}")
 
-    def accumulate(self, array: ndarray, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+    def accumulate(
+        self, array: ndarray, axis: int = 0, dtype: Any = None, out: object = None
+    ) -> Any:
         """For sums and products alone."""
         if self.name not in ("cupy_add", "cupy_multiply"):
             raise NotImplementedError(f"`{self.name}.accumulate` is not supported yet")
@@ -249,26 +251,26 @@ def _floor_divide(x: Any, y: Any) -> Any:
     return np.floor(np.true_divide(x, y)) if _is_float(x, y) else np.floor_divide(x, y)
 
 
-def _remainder(x: Any, y: Any) -> Any:
+def _remainder(x: Any, y: Any) -> object:
     return x - _floor_divide(x, y) * y if _is_float(x, y) else np.remainder(x, y)
 
 
-def _fmod(x: Any, y: Any) -> Any:
+def _fmod(x: Any, y: Any) -> object:
     """For integers, computed in float64."""
     if _is_float(x, y):
         return np.fmod(x, y)
     return np.where(np.equal(y, 0), 0, np.fmod(np.float64(x), np.float64(y)))
 
 
-def _is_float(*operands: Any) -> bool:
+def _is_float(*operands: object) -> bool:
     return any(np.asarray(a).dtype.kind not in "biu" for a in operands)
 
 
-def _clipped(x: Any, low: Any, high: Any) -> Any:
+def _clipped(x: Any, low: Any, high: Any) -> object:
     return np.where(low > high, high, np.where(x < low, low, np.where(x > high, high, x)))
 
 
-_OWN: dict[str, Callable[..., Any]] = {
+_OWN: dict[str, Callable[..., object]] = {
     "floor_divide": _floor_divide,
     "remainder": _remainder,
     "mod": _remainder,
@@ -336,14 +338,14 @@ def _fits(operand: Any, wanted: np.dtype[Any], yields: bool) -> bool:
 
 
 # ---------------------------------------------------------------------------------- the modules
-def _made(name: str, entry: Any, source: Any) -> Any:
+def _made(name: str, entry: Any, source: object) -> object:
     own = _OWN.get(name) or getattr(source, name.rpartition(".")[2])
     if "types" in entry:
         return ufunc(name, own, entry["types"], entry.get("at"))
     return _function(name, own, entry["parameters"])
 
 
-def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
+def _where(condition: object, x: object = None, y: object = None) -> object:
     if not isinstance(condition, ndarray):
         raise EmulationError("cupy.where: the condition is no array")
     if x is None and y is None:
@@ -395,7 +397,7 @@ def module() -> Any:
     return made
 
 
-def _from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> Any:
+def _from_dlpack(array: Any, *, device: Any = None, copy: object = None) -> object:
     """An array on the memory of another library's array; the producer gets the current stream."""
     kind, _ = array.__dlpack_device__()
     if kind != _CUDA:
@@ -433,10 +435,10 @@ _METHODS = """
 """.split()
 
 
-def _add_operators(cupy: Any) -> None:
+def _add_operators(cupy: object) -> None:
     """The operators and methods of arrays, which call the functions."""
 
-    def binary(function: Any, reflected: bool) -> Any:
+    def binary(function: Any, reflected: bool) -> object:
         if reflected:
             return lambda self, other: function(other, self)
         return lambda self, other: function(self, other)
@@ -458,6 +460,6 @@ def _add_operators(cupy: Any) -> None:
         setattr(ndarray, name, _method(cupy, name))
 
 
-def _method(cupy: Any, name: str) -> Any:
+def _method(cupy: object, name: str) -> object:
     function = getattr(cupy, name)
     return lambda self, *args, **kwargs: function(self, *args, **kwargs)

@@ -179,7 +179,7 @@ NO_DEVICE = -2
 """CUDA's device number for memory that it does not know."""
 
 
-def _attributes(address: int) -> Any:
+def _attributes(address: int) -> object:
     """The attributes of the memory at an address: its device."""
     for memory in list(MEMORIES):
         if memory.ptr <= address < memory.ptr + memory.size:
@@ -192,7 +192,7 @@ def _mem_get_info() -> tuple[int, int]:
     return pool.limit - pool.used - pool.kept, pool.limit
 
 
-def _properties(device: int) -> dict[str, Any]:
+def _properties(device: int) -> dict[str, object]:
     if not 0 <= device < DEVICES:
         raise CUDARuntimeError(_NO_SUCH_DEVICE)
     return {
@@ -272,7 +272,7 @@ class Stream:
         event.record(self)
         return event
 
-    def wait_event(self, event: Any) -> None:
+    def wait_event(self, event: object) -> None:
         self.waited.append(event)
 
 
@@ -296,7 +296,7 @@ class Event:
         self.time: float | None = None
         self.stream: Any = None
 
-    def record(self, stream: Any = None) -> None:
+    def record(self, stream: object = None) -> None:
         self.stream = get_current_stream() if stream is None else stream
         self.time = time.perf_counter()
 

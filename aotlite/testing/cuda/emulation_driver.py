@@ -25,7 +25,7 @@ class EmulatedDriver(HostDriver):
     def _is_current(self) -> bool:
         return bool(self._cuda.runtime.getDevice() == self._index)
 
-    def guarded(self, function: Callable[..., Any], *args: Any) -> Any:
+    def guarded(self, function: Callable[..., object], *args: object) -> Any:
         with self._cuda.Device(self._index):
             return function(*args)
 

@@ -87,12 +87,12 @@ class HostDriver:
         pass
 
     # --- memory
-    def address(self, buffer: Any) -> int:
+    def address(self, buffer: object) -> int:
         found = self._address_of(buffer)
         self.memory.note(buffer, found)
         return found
 
-    def scratch(self, arrays: ArrayBackend, count: int) -> Callable[[], tuple[Any, int]]:
+    def scratch(self, arrays: ArrayBackend, count: int) -> Callable[[], tuple[object, int]]:
         def new() -> tuple[Any, int]:
             buffer = arrays.allocate(count, uint8)
             return buffer, self.address(buffer)
@@ -119,7 +119,7 @@ class HostDriver:
         ctypes.memmove(to, source, count)
 
     # --- streams
-    def guarded(self, function: Callable[..., Any], *args: Any) -> Any:
+    def guarded(self, function: Callable[..., object], *args: object) -> Any:
         return function(*args)
 
     def current_stream(self) -> int:
@@ -144,7 +144,7 @@ class HostDriver:
             self._streams.current = before
 
     def capture(
-        self, work: Callable[[], Any], products: tuple[int, int] | None = None
+        self, work: Callable[[], object], products: tuple[int, int] | None = None
     ) -> HostGraph:
         with self.stream() as stream:
             self._streams.products = products
@@ -153,7 +153,7 @@ class HostDriver:
             finally:
                 self._streams.products = None
 
-    def captured(self, stream: int, work: Callable[[], Any]) -> HostGraph:
+    def captured(self, stream: int, work: Callable[[], object]) -> HostGraph:
         """Returns the launches of `work` on a stream, recorded and not run."""
         if stream == DEFAULT_STREAM:
             raise BackendError("cuda: capture is on the default stream, expected another one")
@@ -170,7 +170,7 @@ class HostDriver:
         if self.is_recording:
             raise BackendError(f"cuda: {what} while work is recorded, expected work alone")
 
-    def _do(self, stream: int, work: Callable[[], Any]) -> None:
+    def _do(self, stream: int, work: Callable[[], object]) -> None:
         """Runs the work, or records it."""
         recorded = self._streams.recorded
         if recorded is None:
@@ -227,7 +227,7 @@ class HostDriver:
 
     def _matrix(
         self, place: int, window: MatrixWindow, shape: tuple[int, ...], dtype: DType
-    ) -> Any:
+    ) -> object:
         strides = (*window.batch, window.row, window.column)
         reach = 1 + sum([(n - 1) * step for n, step in zip(shape, strides, strict=True)])
         size = 0 if 0 in shape else reach
@@ -241,7 +241,7 @@ def _multiply(a: Any, b: Any, c: Any) -> None:
     c[...] = np.matmul(a, b)
 
 
-def array_at(address: int, size: int, dtype: DType) -> Any:
+def array_at(address: int, size: int, dtype: DType) -> object:
     """The flat array over memory of this process."""
     if not size:
         return np.empty(0, dtype.numpy)

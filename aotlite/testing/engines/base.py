@@ -24,7 +24,7 @@ class Engine(ABC):
     """The class of tensors, or a tuple of classes."""
 
     @abstractmethod
-    def make(self, values: list[Any], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
+    def make(self, values: list[object], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
         """A contiguous leaf on new memory, with these values in row-major order."""
 
     @abstractmethod
@@ -40,15 +40,15 @@ class Engine(ABC):
         """A top-level function of the library."""
 
     @abstractmethod
-    def alias(self, tensor: Any) -> Any:
+    def alias(self, tensor: object) -> Any:
         """A view of the same geometry, with history."""
 
     @abstractmethod
-    def hidden_alias(self, tensor: Any) -> Any:
+    def hidden_alias(self, tensor: object) -> Any:
         """An alias without history and with its own version counter (TEN-5)."""
 
     @abstractmethod
-    def resize(self, tensor: Any, shape: Sequence[int]) -> Any:
+    def resize(self, tensor: object, shape: Sequence[int]) -> object:
         """`resize_`; new memory is zeros."""
 
     @abstractmethod
@@ -60,22 +60,22 @@ class Engine(ABC):
         """Adds to the `.grad` of leaves."""
 
     @abstractmethod
-    def storage_of(self, tensor: Any) -> int:
+    def storage_of(self, tensor: object) -> int:
         """Returns a number for the tensor's memory, equal for all views, hidden aliases too."""
 
     @abstractmethod
-    def version_of(self, tensor: Any) -> int:
+    def version_of(self, tensor: object) -> int:
         """The count of writes (TEN-10)."""
 
     @abstractmethod
-    def base_of(self, tensor: Any) -> Any:
+    def base_of(self, tensor: object) -> Any:
         """The base of a view, or None (TEN-3)."""
 
     @abstractmethod
-    def bytes_of(self, tensor: Any) -> bytes:
+    def bytes_of(self, tensor: object) -> bytes:
         """The elements in the order of indices."""
 
-    def call(self, op: str, args: Sequence[Any]) -> Any:
+    def call(self, op: str, args: Sequence[object]) -> Any:
         """The result of an op of programs; see `aotlite.testing.programs.steps` for their names."""
         special = SPECIAL.get(op)
         if special is not None:
@@ -111,27 +111,27 @@ def engine(name: str | Engine = "aotlite") -> Engine:
     return _shipped(name)
 
 
-def index_of(items: Sequence[Any]) -> tuple[Any, ...]:
+def index_of(items: Sequence[object]) -> tuple[object, ...]:
     """The index of a list in programs: ints, "1:3", "...", "none", tensors."""
     return tuple(_index_item(item) if isinstance(item, str) else item for item in items)
 
 
-def _index_item(text: str) -> Any:
+def _index_item(text: str) -> object:
     if text in ("...", "none"):
         return ... if text == "..." else None
     return slice(*[int(part) if part else None for part in text.split(":")])
 
 
-def _make(engine: Engine, seed: int, shape: Sequence[int], dtype: str, grad: bool) -> Any:
+def _make(engine: Engine, seed: int, shape: Sequence[int], dtype: str, grad: bool) -> object:
     return engine.make(numbers(prod(shape), seed, dtype), shape, dtype, grad=grad)
 
 
-def _setitem(_: Engine, tensor: Any, index: Sequence[Any], value: Any) -> Any:
+def _setitem(_: Engine, tensor: Any, index: Sequence[Any], value: Any) -> object:
     tensor[index_of(index)] = value
     return tensor
 
 
-SPECIAL: dict[str, Callable[..., Any]] = {
+SPECIAL: dict[str, Callable[..., object]] = {
     "make": _make,
     "full": lambda engine, shape, number, dtype: engine.full(shape, number, dtype),
     "ints": lambda engine, values: engine.make(list(values), [len(values)], "int64", grad=False),

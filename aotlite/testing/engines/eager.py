@@ -40,7 +40,7 @@ class AotliteEngine(Engine):
     def hidden_alias(self, tensor: Any) -> Any:
         return tensor.hidden_alias()
 
-    def resize(self, tensor: Any, shape: Sequence[int]) -> Any:
+    def resize(self, tensor: Any, shape: Sequence[int]) -> object:
         return tensor.resize_(tuple(shape))
 
     def no_grad(self) -> Any:

@@ -49,7 +49,7 @@ def body_of(
     """The program's function."""
     whole = _Body(library, program, watch)
 
-    def body(*args: Any) -> list[Any]:
+    def body(*args: object) -> list[Any]:
         return whole.run(args)
 
     return body

@@ -170,9 +170,9 @@ def _resized(target: Array, shape: Sequence[int]) -> Array:
 LANGUAGE = NumPyLanguage()
 
 
-def _computed(op: str, args: Sequence[Any], *, is_statement: bool = False) -> Any:
+def _computed(op: str, args: Sequence[object], *, is_statement: bool = False) -> Any:
     """Returns the result of an op's line; None for a statement."""
-    scope: dict[str, Any] = {"np": np, **HELPERS}
+    scope: dict[str, object] = {"np": np, **HELPERS}
     words = tuple(_word(arg, scope) for arg in args)
     if is_statement:
         with catch_warnings(action="ignore", category=np.exceptions.ComplexWarning):
@@ -181,7 +181,7 @@ def _computed(op: str, args: Sequence[Any], *, is_statement: bool = False) -> An
     return eval(_code(LANGUAGE.expression(op, words), "eval"), scope)
 
 
-def _word(arg: Any, scope: dict[str, Any]) -> Any:
+def _word(arg: object, scope: dict[str, object]) -> object:
     """An argument with names in place of objects; adds their arrays to the scope."""
     if isinstance(arg, Array):
         name = f"a{len(scope)}"
@@ -216,13 +216,13 @@ class NumPyEngine(Engine):
     def function(self, name: str) -> Any:
         return partial(run, name)
 
-    def alias(self, tensor: Any) -> Any:
+    def alias(self, tensor: object) -> Any:
         return run("alias", tensor)
 
-    def hidden_alias(self, tensor: Any) -> Any:
+    def hidden_alias(self, tensor: object) -> Any:
         return run("hidden_alias", tensor)
 
-    def resize(self, tensor: Any, shape: Sequence[int]) -> Any:
+    def resize(self, tensor: object, shape: Sequence[int]) -> object:
         return run("resize_", tensor, shape)
 
     def no_grad(self) -> Any:
@@ -244,7 +244,7 @@ class NumPyEngine(Engine):
     def bytes_of(self, tensor: Any) -> bytes:
         return tensor.array.tobytes()
 
-    def call(self, op: str, args: Sequence[Any]) -> Any:
+    def call(self, op: str, args: Sequence[object]) -> Any:
         if op in ("make", "full", "ints"):
             return super().call(op, args)
         return run(op, *args)

@@ -37,7 +37,7 @@ class TorchEngine(Engine):
     def hidden_alias(self, tensor: Any) -> Any:
         return tensor.data
 
-    def resize(self, tensor: Any, shape: Sequence[int]) -> Any:
+    def resize(self, tensor: Any, shape: Sequence[int]) -> object:
         memory = tensor.untyped_storage()
         size = memory.nbytes()
         tensor.resize_(tuple(shape))

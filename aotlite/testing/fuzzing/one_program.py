@@ -32,7 +32,7 @@ def options_of(seed: int) -> dict[str, Any]:
     return {}
 
 
-def outcome(program: Program, options: dict[str, Any]) -> Outcome:
+def outcome(program: Program, options: dict[str, object]) -> Outcome:
     """Runs all calls of a program on one compiled function and eagerly; returns the outcome."""
     return Compiled(LIBRARY).outcome(program, options)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import attrs
 
@@ -67,7 +66,7 @@ class Failure:
         """The kind of the failure, without names and numbers."""
         return kind_of_failure(self.found)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns plain data; `Failure(**data)` is the failure."""
         program = None if self.program is None else self.program.to_json()
         return {**attrs.asdict(self, recurse=False), "program": program}

@@ -7,7 +7,6 @@ import math
 import os
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -33,7 +32,7 @@ def _path(given: str | Path | None) -> Path | None:
     return None if given is None else Path(given)
 
 
-def wrong(what: str, got: Any, expected: str) -> ArgumentError:
+def wrong(what: str, got: object, expected: str) -> ArgumentError:
     """The error for an argument of a plan."""
     return ArgumentError(f"fuzz: {what} is {got!r}, expected {expected}")
 
@@ -109,7 +108,7 @@ class Plan:
         """The numbers of the cells that programs aim at."""
         return _matching(self.cell)
 
-    def fixed_options(self) -> dict[str, Any] | None:
+    def fixed_options(self) -> dict[str, object] | None:
         """The options of every program; None if programs have options in turn."""
         if self.options == IN_TURN:
             return {} if self.function or self.engine != "aotlite" else None
@@ -118,7 +117,7 @@ class Plan:
             raise wrong("options", self.options, "name=value,name=value or 'in turn'")
         return {name.strip(): _literal(text.strip()) for name, _, text in pairs}
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """The identity of a ledger: runs with another identity cannot be added to it."""
         names = ("seed", "engine", "against", "function", "options", "cell")
         return {
@@ -135,7 +134,7 @@ def _matching(cell: str) -> tuple[int, ...]:
     return ALIASING.matching(*(name.strip() for name in cell.split(",")))
 
 
-def _literal(text: str) -> Any:
+def _literal(text: str) -> object:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):

@@ -57,7 +57,7 @@ class Ledger:
             self.close()
             raise
 
-    def write(self, line: dict[str, Any]) -> None:
+    def write(self, line: dict[str, object]) -> None:
         """Adds a line."""
         if self.file is not None:
             self.file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
@@ -77,11 +77,11 @@ def read(path: Path, tally: Tally) -> dict[str, Any]:
         raise _wrong(path, "no file", "one that a run has written")
     _read(path, None, tally)
     first = path.read_bytes().split(b"\n", 1)[0]
-    identity: dict[str, Any] = json.loads(first)
+    identity: dict[str, object] = json.loads(first)
     return identity
 
 
-def _read(path: Path, identity: dict[str, Any] | None, tally: Tally) -> int:
+def _read(path: Path, identity: dict[str, object] | None, tally: Tally) -> int:
     """Adds the lines to the tally; returns the number of bytes of complete lines."""
     *lines, rest = path.read_bytes().split(b"\n")
     if rest:
@@ -104,7 +104,7 @@ def _read(path: Path, identity: dict[str, Any] | None, tally: Tally) -> int:
     return sum(len(line) + 1 for line in lines)
 
 
-def _check(path: Path, record: Any, identity: dict[str, Any] | None) -> None:
+def _check(path: Path, record: object, identity: dict[str, object] | None) -> None:
     """Raises `FormatError` unless a header is of this version and table, and of the plan."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise _other_format(path)

@@ -25,7 +25,7 @@ def library_of(text: str) -> Engine:
     raise ArgumentError(f"fuzz: engine {text!r} is {found!r}, expected a subclass of Engine")
 
 
-def compiler_of(text: str) -> Callable[..., Any]:
+def compiler_of(text: str) -> Callable[..., object]:
     """Returns the function of "module:name"."""
     found = named(text, "function")
     if not callable(found):

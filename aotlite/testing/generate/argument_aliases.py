@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import attrs
 
@@ -32,7 +31,7 @@ class Setup:
     """The dtypes of views in another dtype."""
     steps: list[Step] = attrs.field(factory=list)
 
-    def do(self, op: str, *args: Any) -> str:
+    def do(self, op: str, *args: object) -> str:
         self.steps.append(Step(op, args))
         return f"${len(self.steps) - 1}"
 

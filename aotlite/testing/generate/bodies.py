@@ -116,7 +116,7 @@ class Draft:
         views = [view for view in self.limits.views if view != "hidden_alias"]
         return self.rng.choice(views or self.limits.views)
 
-    def view_of(self, source: Any, op: str) -> list[Any]:
+    def view_of(self, source: object, op: str) -> list[object]:
         args = VIEW_ARGS[op](self.rng, source)
         if args is None:
             return []
@@ -151,7 +151,7 @@ class Draft:
                 return self._plain(target, any_kind, no_grad=True)
         return self._plain(target, kind)
 
-    def _apart(self, target: Any) -> Any:
+    def _apart(self, target: Any) -> object:
         """A view of the target without the dimensions that repeat its elements."""
         for dim, (size, stride) in enumerate(zip(target.shape, target.stride(), strict=True)):
             if size > 1 and not stride:
@@ -170,7 +170,7 @@ class Draft:
         any_kind = self.rng.choice(["pointwise", "pointwise", "copy", "fill", "setitem", "index"])
         return self._plain(self.rng.choice(wanted), any_kind, no_grad=self.chance(0.1))
 
-    def _plain(self, target: Any, kind: str, *, no_grad: bool = False) -> bool:
+    def _plain(self, target: object, kind: str, *, no_grad: bool = False) -> bool:
         match kind:
             case "pointwise":
                 made = self._pointwise(target, no_grad)
@@ -186,7 +186,7 @@ class Draft:
                 made = self._indexed(target, no_grad)
         return made is not None
 
-    def _pointwise(self, target: Any, no_grad: bool) -> Any:
+    def _pointwise(self, target: object, no_grad: bool) -> object:
         op = self.rng.choice(DRAWN_WRITES)
         if op in ("neg_", "square_", "relu_"):
             return self.run(op, target, no_grad=no_grad)
@@ -195,7 +195,7 @@ class Draft:
             other = 2
         return self.run(op, target, other, no_grad=no_grad)
 
-    def _source(self, target: Any) -> Any:
+    def _source(self, target: Any) -> object:
         """A tensor that broadcasts to the target, with preference for its shape."""
         alike = [
             each.tensor
@@ -207,7 +207,7 @@ class Draft:
         made = self.run("sum", self.pick()) if self.chance(0.5) else None
         return made[0] if made else self.rng.choice(alike or [target])
 
-    def _setitem(self, target: Any, no_grad: bool) -> Any:
+    def _setitem(self, target: Any, no_grad: bool) -> object:
         args = VIEW_ARGS["slice"](self.rng, target)
         index = args[0] if args else ["..."]
         if target.dim() and target.shape[0] and self.chance(0.4):
@@ -216,7 +216,7 @@ class Draft:
         value = self.rng.choice(scalars) if scalars and self.chance(0.3) else self.rng.randint(1, 5)
         return self.run("setitem", target, index, value, no_grad=no_grad)
 
-    def _indexed(self, target: Any, no_grad: bool) -> Any:
+    def _indexed(self, target: Any, no_grad: bool) -> object:
         if self.room() < 2:
             return None
         if self.chance(0.4):
@@ -342,7 +342,7 @@ class Draft:
         """The simplest view op, for a result that has to be a view."""
         return "alias" if "alias" in self.limits.views else self.any_view()
 
-    def _uncut(self, memory: WatchedMemory, op: str) -> list[Any]:
+    def _uncut(self, memory: WatchedMemory, op: str) -> list[object]:
         source = self.pick(memory, uncut=True)
         return [] if source is None else self.view_of(source, op)[:2]
 

@@ -38,7 +38,9 @@ class Source(Protocol):
 
     def chance(self, share: float) -> bool: ...
     def choice(self, seq: Sequence[T], /) -> T: ...
-    def choices(self, population: Sequence[T], weights: Any = None, *, k: int = 1) -> list[T]: ...
+    def choices(
+        self, population: Sequence[T], weights: Sequence[float] | None = None, *, k: int = 1
+    ) -> list[T]: ...
     def randrange(self, start: int, stop: int | None = None, /) -> int: ...
     def randint(self, a: int, b: int, /) -> int: ...
     def sample(self, population: Sequence[T], /, k: int) -> list[T]: ...
@@ -111,7 +113,7 @@ class Limits:
         relation = source.choice([relation for relation in ends if ends[relation]])
         return view, write, source.choice(ends[relation]), relation
 
-    def allows(self, op: str, args: Sequence[Any]) -> bool:
+    def allows(self, op: str, args: Sequence[object]) -> bool:
         """Whether programs may have this step."""
         name = "slice" if op == "getitem" else op
         if name in VIEWS and name not in self.views:
@@ -127,11 +129,11 @@ EVERYTHING = VIEWS, WRITES, OUTPUTS, RELATIONS
 def limits_of(
     where: str,
     *,
-    views: Any = None,
-    writes: Any = None,
-    outputs: Any = None,
-    relations: Any = None,
-    dtypes: Any = None,
+    views: object = None,
+    writes: object = None,
+    outputs: object = None,
+    relations: object = None,
+    dtypes: object = None,
     max_steps: int = STEPS,
     on: str | Engine = "aotlite",
 ) -> Limits:

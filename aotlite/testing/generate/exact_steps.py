@@ -73,7 +73,7 @@ class Exactly:
         self.library = library
         self.is_broken = False
 
-    def __call__(self, step: Step, args: list[Any], result: Any) -> None:
+    def __call__(self, step: Step, args: list[object], result: object) -> None:
         if step.op in COMPUTING:
             self.is_broken |= not are_exact([_array(self.library, result)])
         elif step.op in MOVE:

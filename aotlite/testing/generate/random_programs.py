@@ -128,7 +128,7 @@ def _first_call(
 
 
 # --------------------------------------------------------------------------- steps and results
-def _body(draft: Draft, cell: Cell, focus: Any) -> WatchedMemory | None:
+def _body(draft: Draft, cell: Cell, focus: object) -> WatchedMemory | None:
     """Draws the steps; returns the memory of the target's view and write."""
     view, write, _, relation = cell
     rng = draft.rng

@@ -166,12 +166,12 @@ def window(rng: Source, x: Any) -> Args:
 
 
 @_of("alias", "detach", "hidden_alias")
-def _nothing(rng: Source, x: Any) -> Args:
+def _nothing(rng: Source, x: object) -> Args:
     del rng, x
     return []
 
 
-def name_of(dtype: Any) -> str:
+def name_of(dtype: object) -> str:
     """The name of a tensor's dtype in programs."""
     return str(dtype).rpartition(".")[2].rstrip("_")
 
@@ -221,13 +221,13 @@ def _split_with_sizes(rng: Source, x: Any) -> Args:
 
 
 @_of("chunk", "tensor_split")
-def _parts(rng: Source, x: Any) -> Args:
+def _parts(rng: Source, x: object) -> Args:
     dim = _dim(rng, x)
     return None if dim is None else [rng.randint(1, 2), dim]
 
 
 @_of("unbind")
-def _unbind(rng: Source, x: Any) -> Args:
+def _unbind(rng: Source, x: object) -> Args:
     dim = _dim(rng, x)
     del rng
     return None if dim is None else [dim]

@@ -60,7 +60,7 @@ def broken(sentence: str, *notes: str | None) -> Broken:
 
 
 @contextmanager
-def running(law: str, claim: str, subject: str, case: Any = None) -> Iterator[None]:
+def running(law: str, claim: str, subject: str, case: object = None) -> Iterator[None]:
     """A block whose `Broken`, or any other error, is raised as a `LawError` about `subject`."""
     try:
         yield

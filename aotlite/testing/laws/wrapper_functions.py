@@ -31,7 +31,7 @@ class WrapperFunction:
     """The number of its arguments."""
 
 
-def _written(name: str, *args: Any) -> Callable[..., Any]:
+def _written(name: str, *args: object) -> Callable[..., Any]:
     return lambda x, *others: getattr(x, name)(*args, *others)
 
 
@@ -76,12 +76,12 @@ def _tensor(shape: tuple[int, ...], seed: int) -> Tensor:
 
 
 # ----------------------------------------------------------------------------------------- parts
-def is_wrapper(value: Any) -> bool:
+def is_wrapper(value: object) -> bool:
     """Whether a value has the protocol of wrappers."""
     return hasattr(value, "__tensor_flatten__") and hasattr(type(value), "__tensor_unflatten__")
 
 
-def flattened(wrapper: Any) -> tuple[tuple[str, ...], Any]:
+def flattened(wrapper: Tensor) -> tuple[tuple[str, ...], Any]:
     """The names of a wrapper's parts, and its context. Raises `Broken` for any other result."""
     found = wrapper.__tensor_flatten__()
     if not isinstance(found, tuple) or len(found) != 2:
@@ -97,7 +97,7 @@ def flattened(wrapper: Any) -> tuple[tuple[str, ...], Any]:
     return tuple(names), context
 
 
-def dense_parts(wrapper: Any) -> list[Tensor]:
+def dense_parts(wrapper: Tensor) -> list[Tensor]:
     """The tensors of a wrapper and of the wrappers in it, depth first; for a tensor, itself."""
     if isinstance(wrapper, Tensor):
         return [wrapper]

@@ -60,8 +60,8 @@ class WrapperLaw:
 
 
 def check_subclass(
-    make: Callable[[Tensor], Any],
-    unwrap: Callable[[Any], Tensor],
+    make: Callable[[Tensor], object],
+    unwrap: Callable[[object], Tensor],
     functions: Iterable[WrapperFunction] | None = None,
     *,
     gradients: bool = True,
@@ -92,7 +92,7 @@ def check_subclass(
     return Checked(subject, tuple(law.name for law in laws), cases, refused=tuple(refused))
 
 
-def _check_functions(functions: tuple[Any, ...]) -> None:
+def _check_functions(functions: tuple[object, ...]) -> None:
     kinds = ("pure", "view", "in-place")
     for each in functions:
         if not isinstance(each, WrapperFunction) or each.kind not in kinds:
@@ -187,7 +187,7 @@ def _unflattens(wrapper: Wrapper, tensor: Tensor) -> None:
     _check_rebuilt(made, _rebuilt(made))
 
 
-def _rebuilt(made: Any) -> Any:
+def _rebuilt(made: Any) -> object:
     """The wrapper, unflattened from its parts; parts that are wrappers are unflattened too."""
     if isinstance(made, Tensor):
         return made
@@ -321,17 +321,17 @@ def _keeps_gradients(wrapper: Wrapper, function: WrapperFunction, args: list[Ten
 
 
 # ---------------------------------------------------------------------------------------- shared
-def _leaves(value: Any) -> list[Any]:
+def _leaves(value: object) -> list[Any]:
     if isinstance(value, (tuple, list)):
         return [leaf for item in value for leaf in _leaves(item)]
     return [value]
 
 
-def _first(value: Any) -> Any:
+def _first(value: object) -> Any:
     return _leaves(value)[0]
 
 
-def _plain(wrapper: Wrapper, value: Any) -> Any:
+def _plain(wrapper: Wrapper, value: object) -> Any:
     return wrapper.unwrap(value) if is_wrapper(value) else value
 
 
@@ -344,11 +344,11 @@ def _shares(a: Tensor, b: Tensor) -> bool:
     return a.storage is b.storage and a.numel() > 0 and b.numel() > 0
 
 
-def _array(tensor: Any) -> Any:
+def _array(tensor: Tensor) -> Any:
     return tensor.detach().array
 
 
-def _check_equal(what: str, got: Any, expected: np.ndarray) -> None:
+def _check_equal(what: str, got: object, expected: np.ndarray) -> None:
     if not isinstance(got, Tensor):
         raise broken(f"{what} is {got!r}, expected a tensor")
     if not same_bits(_array(got), expected):

@@ -7,7 +7,6 @@ and offsets that no user can observe (META-10), signs of zeros in gradients.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import attrs
 import numpy as np
@@ -122,5 +121,5 @@ def same_numbers(mine: bytes, its: bytes, dtype: str) -> bool:
         return bool((equal | (abs(a - b) <= room * finite.max(initial=0.0))).all())
 
 
-def _shown(value: Any, dtype: str) -> Any:
+def _shown(value: object, dtype: str) -> object:
     return array_of(value, dtype).tolist() if isinstance(value, bytes) else value

@@ -81,7 +81,7 @@ def tensors_in(library: Engine, values: Sequence[Any]) -> Iterator[Any]:
             yield value
 
 
-def _snapshot(library: Engine, value: Any) -> tuple[Any, ...]:
+def _snapshot(library: Engine, value: Any) -> tuple[object, ...]:
     return (
         tuple(value.shape),
         tuple(value.stride()),
@@ -112,13 +112,13 @@ def _continue(library: Engine, setting: Setting, world: Observation, results: li
     world.written = _seen(library, kept)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A result that is no tensor, in a form in which nan equals nan, and 0.0 differs from -0.0."""
     return repr(value) if isinstance(value, (float, complex)) else value
 
 
 def observe_tensors(
-    library: Engine, values: Sequence[Any], *, has_bits: bool = False
+    library: Engine, values: Sequence[object], *, has_bits: bool = False
 ) -> Observation:
     """Returns the observation of the present state of tensors, which are different objects."""
     return Observation(
@@ -129,7 +129,7 @@ def observe_tensors(
     )
 
 
-def _distinct(values: list[Any]) -> tuple[list[int], list[Any]]:
+def _distinct(values: list[object]) -> tuple[list[int], list[Any]]:
     found: dict[int, int] = {}
     kept: list[Any] = []
     for value in values:
@@ -139,7 +139,7 @@ def _distinct(values: list[Any]) -> tuple[list[int], list[Any]]:
     return [found[id(value)] for value in values], kept
 
 
-def _seen(library: Engine, kept: list[Any]) -> list[TensorSnapshot]:
+def _seen(library: Engine, kept: list[object]) -> list[TensorSnapshot]:
     objects = {id(value): i for i, value in enumerate(kept)}
     storages: dict[int, int] = {}
     return [_seen_one(library, value, objects, storages) for value in kept]
@@ -164,7 +164,7 @@ def _seen_one(
     )
 
 
-def asked(value: Any, name: str) -> bool | str:
+def asked(value: object, name: str) -> bool | str:
     """`is_leaf`, or whether there is a `grad_fn`; the class name of the error if it raises."""
     try:
         found = getattr(value, name)
@@ -182,13 +182,13 @@ def backward_error(library: Engine, returned: list[Any]) -> str | None:
     return _raised(library.backward, tracked, cotangents)
 
 
-def _cotangent(library: Engine, result: Any, place: int) -> Any:
+def _cotangent(library: Engine, result: Any, place: int) -> object:
     dtype = str(result.dtype).rpartition(".")[2]
     values = numbers(result.numel(), 11 + place, dtype)
     return library.make(values, tuple(result.shape), dtype, grad=False)
 
 
-def _raised(action: Callable[..., Any], *args: Any) -> str | None:
+def _raised(action: Callable[..., object], *args: object) -> str | None:
     try:
         action(*args)
     except Exception as error:

@@ -45,12 +45,12 @@ class Program(ProgramData):
         function = self.function_of(chosen) if function is None else function
         return [observe_call(chosen, self, number, function) for number in range(len(self.calls))]
 
-    def function_of(self, on: str | Engine = "aotlite") -> Callable[..., list[Any]]:
+    def function_of(self, on: str | Engine = "aotlite") -> Callable[..., list[object]]:
         """The body as a function of an engine's tensors."""
         return body_of(engine(on), self)
 
     # --- as text that runs
-    def to_script(self, *, compile: str | None = None, **options: Any) -> str:
+    def to_script(self, *, compile: str | None = None, **options: object) -> str:
         """A file that calls the function eagerly and compiled, and asserts equal effects.
 
         `options` are the compiled function's; `compile="module:name"` is another compile function.
@@ -81,7 +81,7 @@ class Program(ProgramData):
         name: str = "test_compiled_equals_eager",
         *,
         compile: str | None = None,
-        **options: Any,
+        **options: object,
     ) -> str:
         """A file with one test function for pytest, which asserts what the script asserts."""
         return pytest_file(self, name, compile=compile, **options)

@@ -42,7 +42,7 @@ import attrs
 from aotlite.ir.errors import ArgumentError
 
 
-def frozen(value: Any) -> Any:
+def frozen(value: object) -> Any:
     """A value of programs with tuples in place of lists."""
     return tuple(map(frozen, value)) if isinstance(value, (list, tuple)) else value
 
@@ -117,7 +117,7 @@ def _plain(program: ProgramData) -> dict[str, Any]:
     return {"body": list(map(_row, program.body)), "results": program.results, "calls": calls}
 
 
-def _row(step: Step) -> list[Any]:
+def _row(step: Step) -> list[object]:
     return [step.op, step.args, *([True] if step.no_grad else [])]
 
 
@@ -126,7 +126,7 @@ def is_inplace(step: Step) -> bool:
     return step.op == "setitem" or (step.op.endswith("_") and not step.op.endswith("__"))
 
 
-def is_name(value: Any) -> bool:
+def is_name(value: object) -> bool:
     """Whether an argument is the name of a value: "$3" or "$3.1"."""
     return isinstance(value, str) and value[:1] == "$"
 
@@ -146,6 +146,6 @@ def resolved(value: Any, values: Sequence[Any]) -> Any:
     return value
 
 
-def returned(program: ProgramData, values: Sequence[Any]) -> list[Any]:
+def returned(program: ProgramData, values: Sequence[object]) -> list[Any]:
     """The values that the body returns."""
     return [resolved(value, values) for value in program.results]

@@ -7,7 +7,6 @@ engines ask its rows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import attrs
 
@@ -28,7 +27,7 @@ class ProgramOp:
     """The cost of an op that is simpler than others of its kind."""
     shape_at: int | None = attrs.field(kw_only=True, default=None)
     """The position of the shape among its arguments."""
-    example: tuple[Any, ...] | None = attrs.field(kw_only=True, default=None)
+    example: tuple[object, ...] | None = attrs.field(kw_only=True, default=None)
     """Further arguments that fit most values."""
     computes: bool = attrs.field(kw_only=True, default=False)
     """It computes; all others move or compare bits."""

@@ -39,7 +39,7 @@ def is_same_error(ours: str, theirs: str) -> bool:
     return theirs in CLASSES.get(ours, ())
 
 
-def worlds(torch: Any, program: Program, number: int) -> tuple[Observation, Observation]:
+def worlds(torch: object, program: Program, number: int) -> tuple[Observation, Observation]:
     """Returns the observations of one eager call in aotlite and in PyTorch."""
     theirs = TorchEngine(torch)
     mine = observe_call(OURS, program, number, body_of(OURS, program))
@@ -109,7 +109,7 @@ def _dtype(name: str) -> str:
 
 
 # ------------------------------------------------------------------------- PyTorch's own compiler
-def aot_difference(torch: Any, program: Program) -> str:
+def aot_difference(torch: object, program: Program) -> str:
     """The kind of the first difference between PyTorch's compiled function and its eager mode.
 
     Each call has its own compiled function. "refused" if only a compiled call raises, "same" if

@@ -55,7 +55,7 @@ CHANGES = (LEAVES, TURNED)
 EXCUSES = (*MENDS, *CHANGES)
 
 
-def excuse(torch: Any, program: Program, number: int) -> str | None:
+def excuse(torch: object, program: Program, number: int) -> str | None:
     """Returns the fewest rules that explain the differences of a call; None if none do."""
     program = attrs.evolve(program, calls=[program.calls[number]])
     usable = [name for name in EXCUSES if _concerns(name, program)]
@@ -186,7 +186,7 @@ class Mended(TorchEngine):
     def body_of(self, program: Program) -> Any:
         """The program's function."""
 
-        def body(*args: Any) -> list[Any]:
+        def body(*args: object) -> list[Any]:
             values = list(args)
             for step in program.body:
                 self.run(step, values)
@@ -233,7 +233,7 @@ class Mended(TorchEngine):
         self.torch.view_as_real(target).add_(self.torch.view_as_real(other))
         return target
 
-    def _as_it_is(self, op: str, args: tuple[Any, ...], target: Any, values: list[Any]) -> Any:
+    def _as_it_is(self, op: str, args: tuple[object, ...], target: Any, values: list[Any]) -> Any:
         sets = op == "set_" and not self.mends.isdisjoint((MOVED, LEFT))
         self.moved |= sets
         was_plain = not sets or (target.is_leaf and not target.requires_grad)
@@ -272,7 +272,7 @@ class Mended(TorchEngine):
         has_other_shape = not target.is_leaf and target.shape != shape
         return (self.torch.is_grad_enabled() and tracked) or has_other_shape
 
-    def _check_overlap(self, op: str, target: Any, args: tuple[Any, ...]) -> None:
+    def _check_overlap(self, op: str, target: object, args: tuple[object, ...]) -> None:
         if op == "index_put_" and EXACT in self.mends and _overlaps_itself(target, repeats=False):
             raise RuntimeError("TEN-8")
         if op not in REFUSE_OVERLAP or not _overlaps_itself(target):
@@ -307,7 +307,7 @@ KEPT = "A view was created in no_grad", "cannot resize variables that require gr
 """The errors of a tensor that are due to its history before `set_`."""
 
 
-def _place(tensor: Any) -> Any:
+def _place(tensor: Any) -> object:
     telling = [(n, s) for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n != 1]
     return tensor.data_ptr(), tensor.itemsize, telling
 

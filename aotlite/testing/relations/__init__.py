@@ -122,7 +122,7 @@ def check(
 def check_relation(
     which: Relation | str,
     program: Program,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     *,
     on: str | Engine = "aotlite",
     make: Maker | None = None,

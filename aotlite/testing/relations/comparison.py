@@ -39,7 +39,7 @@ class Subject:
         first, second = halves(program, cut)
         return _joined(*[made(body_of(self.library, half)) for half in (first, second)])
 
-    def _made(self, options: Mapping[str, Any]) -> Callable[[Body], Body]:
+    def _made(self, options: Mapping[str, object]) -> Callable[[Body], Body]:
         if self.make is None:
             return lambda body: body
         return partial(self.make, **{**self.options, **options})
@@ -47,7 +47,7 @@ class Subject:
 
 def subject(
     on: str | Engine = "aotlite",
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     make: Maker | None = None,
 ) -> Subject:
     """The eager mode of an engine; compiled by aotlite where there are options, or by `make`."""
@@ -93,7 +93,7 @@ def _names(value: Any) -> list[str]:
 
 
 def _joined(first: Body, second: Body) -> Body:
-    def both(*args: Any) -> list[Any]:
+    def both(*args: object) -> list[Any]:
         return second(*args, *first(*args))
 
     return both
@@ -116,7 +116,7 @@ class Examined:
 
 
 def _worlds(
-    whose: Subject, program: Program, cut: int | None, options: Mapping[str, Any]
+    whose: Subject, program: Program, cut: int | None, options: Mapping[str, object]
 ) -> list[Observation]:
     function = whose.function(program, cut, options)
     return [observe_call(whose.library, program, i, function) for i in range(len(program.calls))]

@@ -67,7 +67,7 @@ class Variant:
     """The number of first steps that are a function of their own; None: no split."""
     options: Mapping[str, Any] = attrs.field(factory=dict)
     """Options for compiling the variant's function, besides those of all programs."""
-    first_options: Mapping[str, Any] = attrs.field(factory=dict)
+    first_options: Mapping[str, object] = attrs.field(factory=dict)
     """Options for compiling the first program's function."""
     calls: tuple[int, ...] | None = None
     """The calls that are compared with the first program's; None: all, in their order."""

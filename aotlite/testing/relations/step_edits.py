@@ -36,7 +36,7 @@ class Use:
 Change = Callable[[Use], Any]
 
 
-def replaced(value: Any, change: Change) -> Any:
+def replaced(value: object, change: Change) -> Any:
     """A step's argument with its uses changed."""
     if isinstance(value, tuple):
         return tuple(replaced(item, change) for item in value)
@@ -92,7 +92,7 @@ class Loose:
         return Program(steps, replaced(self.results, name), self.calls)
 
     # --- changes
-    def put(self, place: int, op: str, *args: Any, no_grad: bool = False) -> Use:
+    def put(self, place: int, op: str, *args: object, no_grad: bool = False) -> Use:
         """Inserts a step before the one at `place`; returns its value."""
         node = Node(op, args, no_grad)
         self.nodes.insert(place, node)
@@ -105,7 +105,7 @@ class Loose:
         if results:
             self.results = replaced(self.results, change)
 
-    def pass_more(self, what: Callable[[Call], Any]) -> None:
+    def pass_more(self, what: Callable[[Call], object]) -> None:
         """Passes a value of each call's setup as a further last argument."""
         self.arity += 1
         self.calls = tuple(attrs.evolve(call, args=(*call.args, what(call))) for call in self.calls)
@@ -125,7 +125,7 @@ class Loose:
         )
 
 
-def uses_in(value: Any) -> list[Use]:
+def uses_in(value: object) -> list[Use]:
     """The uses in an argument, or in a tuple of them."""
     found: list[Use] = []
     replaced(value, lambda use: found.append(use))

@@ -161,7 +161,7 @@ def _traced(
     return Trace(call, arguments, tuple(facts), results, (setup, values))
 
 
-def _looker(library: Engine, watcher: Watcher) -> Callable[[Any], Look]:
+def _looker(library: Engine, watcher: Watcher) -> Callable[[object], Look]:
     def look(value: Any) -> Look:
         known = watcher.objects.get(id(value))
         return Look(

@@ -71,7 +71,7 @@ class Block:
             )
         return Name(self.values[int(place)] + (f"[{part}]" if part else ""))
 
-    def text(self, value: Any) -> str:
+    def text(self, value: object) -> str:
         return text_of(self.resolved(value))
 
 

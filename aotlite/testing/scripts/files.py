@@ -23,7 +23,7 @@ from aotlite.testing.scripts.language import AotliteLanguage, Language, text_of
 TAB = "    "
 
 
-def script_file(program: ProgramData, *, compile: str | None = None, **options: Any) -> str:
+def script_file(program: ProgramData, *, compile: str | None = None, **options: object) -> str:
     """A file that calls the program's function eagerly and compiled, and asserts equal effects.
 
     `compile` is the "module:name" of another compile function; it gets `options`.
@@ -34,7 +34,7 @@ def script_file(program: ProgramData, *, compile: str | None = None, **options: 
 
 
 def pytest_file(
-    program: ProgramData, name: str, *, compile: str | None = None, **options: Any
+    program: ProgramData, name: str, *, compile: str | None = None, **options: object
 ) -> str:
     """A file with one test function of this name, for pytest."""
     if not name.isidentifier():
@@ -105,7 +105,7 @@ def _wrapped(line: str) -> list[str]:
 
 # ------------------------------------------------------------------------------------- the checks
 def _checks(
-    program: ProgramData, compile: str | None, options: dict[str, Any]
+    program: ProgramData, compile: str | None, options: dict[str, object]
 ) -> tuple[list[str], list[str]]:
     """The imports, and the lines that compile and compare."""
     names = ["assert_same_effects"]
@@ -142,7 +142,7 @@ def _check(program: ProgramData, number: int, compiled: str) -> str:
 PLAIN = (str, int, float, bool, type(None))
 
 
-def _options(options: dict[str, Any]) -> tuple[list[str], list[str]]:
+def _options(options: dict[str, object]) -> tuple[list[str], list[str]]:
     """Options as keyword arguments, and the imports that they need."""
     words, imports = [], []
     for name, value in options.items():

@@ -19,7 +19,7 @@ class Name(str):
     __slots__ = ()
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """An argument as an expression; shapes are tuples."""
     match value:
         case str() if not isinstance(value, Name):
@@ -34,19 +34,19 @@ def text_of(value: Any) -> str:
     return repr(value)
 
 
-def index_text(items: Sequence[Any]) -> str:
+def index_text(items: Sequence[object]) -> str:
     """The index of a list in programs, as text between brackets."""
     if not items:
         return "()"
     return ", ".join("None" if item == "none" else _index_item(item) for item in items)
 
 
-def _index_item(item: Any) -> str:
+def _index_item(item: object) -> str:
     plain = isinstance(item, str) and not isinstance(item, Name)
     return str(item) if plain else text_of(item)
 
 
-def nested_text(values: Sequence[Any], shape: Sequence[int]) -> str:
+def nested_text(values: Sequence[object], shape: Sequence[int]) -> str:
     """Values in row-major order as nested lists."""
     if not shape:
         return text_of(values[0])

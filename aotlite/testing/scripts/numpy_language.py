@@ -96,7 +96,7 @@ class NumPyLanguage(Language):
             texts.append("0")
         return row.numpy.format(*texts)
 
-    def _helper(self, name: str, args: Sequence[Any]) -> str:
+    def _helper(self, name: str, args: Sequence[object]) -> str:
         needed = {"unflatten": ["as_view"], "chunk": ["split"]}.get(name, [])
         self.used.update(dict.fromkeys([*needed, name]))
         return f"{name}({', '.join(map(text_of, args))})"
@@ -131,7 +131,7 @@ def unsupported(op: str, reason: str) -> UnsupportedError:
     )
 
 
-def _as_view(items: Sequence[Any]) -> str:
+def _as_view(items: Sequence[object]) -> str:
     """An index whose result is a view, even if it has ints alone."""
     has_int = any(isinstance(item, int) for item in items)
     return index_text((*items, "...") if has_int and "..." not in items else items)

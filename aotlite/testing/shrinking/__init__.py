@@ -79,7 +79,7 @@ def smallest(
     seconds: float | None = None,
     on: str | Engine = "aotlite",
     compile: Compile | None = None,
-    **options: Any,
+    **options: object,
 ) -> Program:
     """A small program of which compiled differs from eager as it does for this one.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Call, Step, is_name
 from aotlite.testing.programs.vocabulary import MULTI, OPS, VIEWS
@@ -48,7 +46,7 @@ def op_cost(op: str) -> int:
     return 7 if op in MULTI else 5 if op in VIEWS or op == "getitem" else 4
 
 
-def _argument_cost(value: Any) -> int:
+def _argument_cost(value: object) -> int:
     match value:
         case tuple():
             return 1 + len(value) + sum(map(_argument_cost, value))

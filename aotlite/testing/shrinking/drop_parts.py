@@ -105,7 +105,7 @@ def with_call(program: Program, number: int, call: Call) -> Program:
     return attrs.evolve(program, calls=(*calls[:number], call, *calls[number + 1 :]))
 
 
-def renamed(value: Any, dropped: int, instead: str) -> Any:
+def renamed(value: Any, dropped: int, instead: str) -> object:
     """A name after value `dropped` is dropped: later numbers are lower, its own is `instead`."""
     if isinstance(value, tuple):
         return tuple(renamed(item, dropped, instead) for item in value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import attrs
 
@@ -73,7 +72,7 @@ def _replaced(step: Step, size: int, smaller: int) -> Step:
     return _with_shape(step, tuple(smaller if n == size else n for n in shape))
 
 
-def _numbers_replaced(value: Any, size: int, smaller: int) -> Any:
+def _numbers_replaced(value: object, size: int, smaller: int) -> object:
     if isinstance(value, tuple):
         return tuple(_numbers_replaced(item, size, smaller) for item in value)
     return smaller if type(value) is int and value == size else value

@@ -120,7 +120,7 @@ def _simpler_ops(step: Step) -> Iterator[Step]:
     yield from (Step(op, (target, *more), step.no_grad) for op, more in others)
 
 
-def _simpler_arguments(value: Any) -> Iterator[Any]:
+def _simpler_arguments(value: object) -> Iterator[object]:
     match value:
         case bool():
             yield False

@@ -180,7 +180,7 @@ def _view_chains(draw: Any, limits: Limits) -> Program:
     return Program(draft.steps, [draft.name(last)], [call])
 
 
-def _next_view(draft: Draft, last: Any) -> Any:
+def _next_view(draft: Draft, last: object) -> object:
     made = draft.view_of(last, draft.rng.choice(draft.limits.views))
     return draft.rng.choice(made) if made else last
 

@@ -57,7 +57,7 @@ class Effort:
 
 
 def subclass_laws(
-    subject: Any,
+    subject: object,
     meaning: Callable[[Any], Any] | None = None,
     *,
     stored: Callable[[Any, Any], Any] | None = None,
@@ -146,7 +146,7 @@ def _kind(subject: Any, meaning: Any, stored: Any, holds: Any, tolerance: float)
     return SubclassKind(type(made), subject, meaning, stored, tolerance, holds=holds)
 
 
-def _first(make: Callable[[Any], Any]) -> Any:
+def _first(make: Callable[[object], object]) -> Any:
     """The wrapper of the first tensor that `make` accepts."""
     for each in tensors():
         try:
@@ -213,7 +213,7 @@ def _compare(law: str, program: Any, making: Making) -> None:
         raise broken(differing(small)[0], f"the program: {small!r}")
 
 
-def _fails(differing: Callable[[Any], list[str]], program: Any) -> bool:
+def _fails(differing: Callable[[object], list[str]], program: object) -> bool:
     try:
         return bool(differing(program))
     except Refused:
@@ -247,7 +247,7 @@ def _of_instance(wrapper: Any, meaning: Any, **given: Any) -> Checked:
     return Checked(subject.name, tuple(laws), cases, refused=tuple(sorted(refused)))
 
 
-def _nothing_said(subject: Any) -> Any:
+def _nothing_said(subject: object) -> Any:
     raise noted(
         ArgumentError(
             f"subclass_laws: meaning of {subject!r} is None, expected a function from a wrapper to "

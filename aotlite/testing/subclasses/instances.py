@@ -33,7 +33,7 @@ LAWS = {"pure": "S2", "view": "S5", "in-place": "S4"}
 
 
 def check_instance(
-    subject: TriedWrapper, wrapper: Any, laws: list[str], claims: dict[str, str]
+    subject: TriedWrapper, wrapper: Tensor, laws: list[str], claims: dict[str, str]
 ) -> tuple[int, set[str]]:
     """Checks the wrapper; returns the number of checks, and the functions that it refuses."""
     cases, refused = 0, set()
@@ -53,7 +53,7 @@ def check_instance(
     return cases, refused
 
 
-def _tried(check: Callable[..., None], *args: Any) -> bool:
+def _tried(check: Callable[..., None], *args: object) -> bool:
     """Runs a check; returns whether the class knows the function."""
     try:
         check(*args)
@@ -100,17 +100,17 @@ def _differentiates(subject: TriedWrapper, wrapper: Any, function: WrapperFuncti
         )
 
 
-def _gradient(function: WrapperFunction, leaf: Any, others: list[Any]) -> Any:
+def _gradient(function: WrapperFunction, leaf: Any, others: list[Any]) -> object:
     outs = [each for each in _called(function, [leaf, *others]) if each.requires_grad]
     given = [cotangent(each, k) for k, each in enumerate(outs)]
     return al.autograd.grad(outs, leaf, given)[0]
 
 
-def _called(function: WrapperFunction, args: list[Any]) -> list[Any]:
+def _called(function: WrapperFunction, args: list[object]) -> list[Any]:
     return flat(function.function(*args))
 
 
-def _others(wrapper: Any, function: WrapperFunction) -> list[Any]:
+def _others(wrapper: Tensor, function: WrapperFunction) -> list[Any]:
     """Further arguments: small dense numbers."""
     numbers = np.arange(wrapper.numel()) % 5 / 2 - 1
     dense = al.tensor(numbers.reshape(tuple(wrapper.shape)), dtype=wrapper.dtype)
@@ -125,7 +125,7 @@ def _dense(worlds: list[Any]) -> list[Any]:
     return [each for each in worlds if isinstance(each, Tensor)]
 
 
-def _is_no_sample(worlds: list[Any], wanted: list[Any]) -> bool:
+def _is_no_sample(worlds: list[object], wanted: list[object]) -> bool:
     """Whether the case is no sample: models have no methods, and a meaning may refuse it."""
     models = any(isinstance(each, MaskedModel) for each in worlds)
     return models or any(isinstance(each, AotliteError) for each in wanted)

@@ -43,7 +43,7 @@ class SubclassKind:
     """The tolerance of ops, relative to the largest number of the result, or to 1."""
     grow: int = 1
     """The factor by which sizes of samples grow, for classes that need large tensors."""
-    holds: Callable[[Any], bool] | None = None
+    holds: Callable[[object], bool] | None = None
     """Whether the class holds all numbers of a dense tensor exactly; None for a class that holds
     all. Random programs write only such numbers."""
     writes: frozenset[str] | None = None
@@ -75,7 +75,7 @@ class Meanings:
             )
         return found
 
-    def worlds(self, value: Any) -> list[Any]:
+    def worlds(self, value: object) -> list[Any]:
         """The worlds of a value: dense tensors, or models of masked ones."""
         if not is_wrapper(value):
             return [value]
@@ -92,11 +92,11 @@ class Meanings:
         each = zip(_spread(data, count), _spread(masks, count), strict=True)
         return [MaskedModel(*pair) for pair in each]
 
-    def count(self, values: Iterable[Any]) -> int:
+    def count(self, values: Iterable[object]) -> int:
         """Returns the number of worlds of the operands of one op."""
         return max([len(self.worlds(value)) for value in values], default=1)
 
-    def stored(self, wrapper: Any, value: Any) -> Any:
+    def stored(self, wrapper: object, value: Any) -> Any:
         """Returns a value of one world after it is written to a wrapper of one world."""
         if not is_wrapper(wrapper):
             return value
@@ -108,11 +108,11 @@ class Meanings:
             return value if kind.stored is None else kind.stored(wrapper, value)
 
 
-def _spread(values: list[Any], count: int) -> list[Any]:
+def _spread(values: list[object], count: int) -> list[object]:
     return values * count if len(values) == 1 else values
 
 
-def in_world(value: Any, number: int, meanings: Meanings) -> Any:
+def in_world(value: object, number: int, meanings: Meanings) -> Any:
     """Arguments with the meanings of wrappers in a world."""
     if isinstance(value, Tensor):
         worlds = meanings.worlds(value)

@@ -35,7 +35,7 @@ class NotSaid(Exception):
     """Raised if no rule defines the result of an op on models; wrappers have to refuse it."""
 
 
-def models_in(value: Any) -> Iterator[MaskedModel]:
+def models_in(value: object) -> Iterator[MaskedModel]:
     """The models among arguments."""
     if isinstance(value, MaskedModel):
         yield value
@@ -46,7 +46,7 @@ def models_in(value: Any) -> Iterator[MaskedModel]:
         yield from models_in(tuple(value.values()))
 
 
-def data_of(value: Any) -> Any:
+def data_of(value: object) -> Any:
     """Arguments with the data in place of models."""
     return _mapped(value, lambda x: x.data if isinstance(x, MaskedModel) else x)
 
@@ -150,7 +150,7 @@ def _reduced(name: str, args: Any, kwargs: Any) -> MaskedModel:
     return MaskedModel(whole.reshape(shape), counts.to(al.bool_).reshape(shape))
 
 
-def _one(name: str, kept: Any, args: Any, kwargs: Any) -> Any:
+def _one(name: str, kept: Any, args: Any, kwargs: Any) -> object:
     """The op on one list; any value for an empty list, as it does not count."""
     named = {k: v for k, v in kwargs.items() if k != "keepdim"}
     extra = [args[1]] if name == "linalg_vector_norm" and len(args) > 1 else []

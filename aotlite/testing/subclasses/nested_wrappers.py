@@ -44,7 +44,7 @@ def commutes(kind: SubclassKind, meanings: Meanings, function: WrapperFunction, 
     _compare("an argument afterwards", around, within, meanings)
 
 
-def _tried(function: WrapperFunction, args: list[Any]) -> Any:
+def _tried(function: WrapperFunction, args: list[object]) -> Any:
     try:
         return flat(function.function(*args))
     except AotliteError as error:
@@ -60,7 +60,7 @@ def _compare(what: str, around: list[Any], within: list[Any], meanings: Meanings
         check_same(name, mine, wanted, meanings)
 
 
-def _in_order(worlds: list[Any]) -> list[Any]:
+def _in_order(worlds: list[object]) -> list[object]:
     """The worlds of a pair in the order of inner pairs: the first of each half, the second, ..."""
     half = len(worlds) // 2
     return worlds if half < 2 else [worlds[k + h] for k in range(half) for h in (0, half)]

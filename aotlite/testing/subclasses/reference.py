@@ -27,7 +27,7 @@ def expected(name: str, args: Any, kwargs: Any) -> Any:
     return call(name, *args, **kwargs)
 
 
-def tried(function: Callable[..., Any], *args: Any) -> Any:
+def tried(function: Callable[..., object], *args: object) -> Any:
     """Returns the result of a function, or aotlite's error that it raises."""
     try:
         return function(*args)
@@ -35,7 +35,7 @@ def tried(function: Callable[..., Any], *args: Any) -> Any:
         return error
 
 
-def is_refused(wanted: list[Any]) -> bool:
+def is_refused(wanted: list[object]) -> bool:
     """Whether a world refuses the arguments, which are then no sample.
 
     Raises `Broken` if no rule defines the result in a world.
@@ -46,7 +46,7 @@ def is_refused(wanted: list[Any]) -> bool:
     return any(isinstance(each, AotliteError) for each in wanted)
 
 
-def flat(value: Any) -> list[Any]:
+def flat(value: object) -> list[Any]:
     """The results of an op in order, tensors and others."""
     if isinstance(value, (tuple, list)):
         return [each for item in value for each in flat(item)]
@@ -54,7 +54,7 @@ def flat(value: Any) -> list[Any]:
 
 
 def check_same(
-    what: str, found: Any, wanted: list[Any], meanings: Meanings, tolerance: float = 0.0
+    what: str, found: object, wanted: list[object], meanings: Meanings, tolerance: float = 0.0
 ) -> None:
     """Raises Broken unless a result has the wanted meaning in each world."""
     worlds = meanings.worlds(found) if isinstance(found, Tensor) else [found]
@@ -66,7 +66,7 @@ def check_same(
         _check_one(where, world, each, tolerance)
 
 
-def _check_one(what: str, got: Any, wanted: Any, tolerance: float) -> None:
+def _check_one(what: str, got: object, wanted: object, tolerance: float) -> None:
     if isinstance(wanted, MaskedModel) or isinstance(got, MaskedModel):
         _check_masked(what, got, wanted, tolerance)
     elif isinstance(wanted, Tensor):
@@ -83,7 +83,7 @@ def _check_masked(what: str, got: Any, wanted: Any, tolerance: float) -> None:
     _check_tensor(what, got.filled(), array(wanted.filled()), tolerance)
 
 
-def _check_tensor(what: str, got: Any, wanted: np.ndarray, tolerance: float) -> None:
+def _check_tensor(what: str, got: object, wanted: np.ndarray, tolerance: float) -> None:
     if not isinstance(got, Tensor):
         raise broken(f"{what} is {got!r}, expected a tensor")
     mine = array(got)
@@ -103,7 +103,7 @@ def near(mine: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:
         return bool((same | (abs(mine - wanted) <= room)).all())
 
 
-def array(tensor: Any) -> np.ndarray:
+def array(tensor: Tensor) -> np.ndarray:
     """The numbers of a dense tensor, which may have a history."""
     return np.asarray(tensor.detach().array)
 
@@ -137,7 +137,7 @@ def modeled_gradients(name: str, args: Any, kwargs: Any) -> list[Any]:
     return gradients(function, wanted)
 
 
-def _leaves(value: Any) -> list[Any]:
+def _leaves(value: object) -> list[Any]:
     return [each for each in flat(value) if isinstance(each, (MaskedModel, Tensor))]
 
 

@@ -121,7 +121,7 @@ class Meant(Wrapped):
             found = self.models[id(data)] = Model(data, laid, self)
         return found
 
-    def call(self, op: str, args: Sequence[Any]) -> Any:
+    def call(self, op: str, args: Sequence[object]) -> Any:
         if not any(True for _ in models_in(tuple(args))):
             return super().call(op, args)
         if op == "setitem":
@@ -189,17 +189,17 @@ class Meant(Wrapped):
         ]
         AotliteEngine.backward(self, [data_of(each) for each in tensors], given)
 
-    def storage_of(self, tensor: Any) -> int:
+    def storage_of(self, tensor: object) -> int:
         return super().storage_of(data_of(tensor))
 
-    def version_of(self, tensor: Any) -> int:
+    def version_of(self, tensor: object) -> int:
         return super().version_of(data_of(tensor))
 
-    def base_of(self, tensor: Any) -> Any:
+    def base_of(self, tensor: object) -> Any:
         base = super().base_of(data_of(tensor))
         return self.models.get(id(base), base)
 
-    def bytes_of(self, tensor: Any) -> bytes:
+    def bytes_of(self, tensor: object) -> bytes:
         return self.bytes_in(tensor)
 
 

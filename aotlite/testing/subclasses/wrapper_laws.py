@@ -142,7 +142,7 @@ def _variants(subject: TriedWrapper, sample: Sample) -> Iterator[Arguments]:
 
 
 def _grown(sample: Sample, times: int) -> Sample:
-    def grown(value: Any) -> Any:
+    def grown(value: object) -> Any:
         if isinstance(value, tuple):
             return tuple([grown(each) for each in value])
         return np.tile(value, [times] * value.ndim) if isinstance(value, np.ndarray) else value
@@ -150,15 +150,15 @@ def _grown(sample: Sample, times: int) -> Sample:
     return sample if times == 1 else attrs.evolve(sample, args=grown(sample.args))
 
 
-def _has_wrapper(args: Any) -> bool:
+def _has_wrapper(args: object) -> bool:
     return any(is_wrapper(each) for each in flat(args))
 
 
-def _worlds_of_args(subject: TriedWrapper, args: Any) -> int:
+def _worlds_of_args(subject: TriedWrapper, args: object) -> int:
     return subject.meanings.count([each for each in flat(args) if is_wrapper(each)])
 
 
-def _wanted(subject: TriedWrapper, name: str, args: Any, kwargs: Any) -> list[Any]:
+def _wanted(subject: TriedWrapper, name: str, args: object, kwargs: object) -> list[Any]:
     """The op's results in each world, or errors."""
     with no_grad():
         return [
@@ -225,7 +225,7 @@ def _check_gradient(subject: TriedWrapper, what: str, found: Any, wanted: list[A
         check_same(what, got, [each], subject.meanings, max(subject.kind.tolerance, 1e-12))
 
 
-def _numbers(subject: TriedWrapper, grad: Any) -> Iterator[Any]:
+def _numbers(subject: TriedWrapper, grad: object) -> Iterator[Any]:
     for world in subject.meanings.worlds(grad):
         dense = world.filled(0.0) if isinstance(world, MaskedModel) else world
         yield dense.detach().array.any()
@@ -259,7 +259,7 @@ def _writes_the_meaning(subject: TriedWrapper, op: InplaceOp, given: Arguments) 
         check_same("another operand", each, worlds, subject.meanings)
 
 
-def _wanted_writes(subject: TriedWrapper, op: InplaceOp, args: Any, kwargs: Any) -> list[Any]:
+def _wanted_writes(subject: TriedWrapper, op: InplaceOp, args: Any, kwargs: object) -> list[object]:
     """The meaning of the target after the write, in each world."""
     found = []
     for k in range(_worlds_of_args(subject, args)):

@@ -84,12 +84,12 @@ def _sparse_quantized(x: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------------ meanings
-def _of_quantized(x: Any) -> Any:
+def _of_quantized(x: Any) -> object:
     values = x.values.to(x.scale.dtype)
     return (values if x.zero_point is None else values - x.zero_point) * x.scale
 
 
-def _of_sparse(x: Any) -> Any:
+def _of_sparse(x: Any) -> object:
     """The values, scattered to their indices."""
     dim, metadata = x.sparse_dim, x.metadata.long()
     group = al.arange(metadata.shape[dim]).view(-1, *[1] * (x.dim() - 1 - dim)) * 4
@@ -98,11 +98,11 @@ def _of_sparse(x: Any) -> Any:
     return x.values.new_zeros(x.shape).scatter(dim, where, _dense(x.values))
 
 
-def _dense(x: Any) -> Any:
+def _dense(x: object) -> Any:
     return _of_quantized(x) if isinstance(x, QuantizedTensor) else x
 
 
-def _stored_quantized(x: Any, value: Any) -> Any:
+def _stored_quantized(x: Any, value: Any) -> object:
     """The nearest number that 8 bits hold, by NumPy."""
     scale, limits = np.asarray(x.scale.array), _LIMITS[x.values.dtype]
     zero = 0 if x.zero_point is None else np.asarray(x.zero_point.array).astype(scale.dtype)
@@ -113,14 +113,14 @@ def _stored_quantized(x: Any, value: Any) -> Any:
         return al.from_numpy(np.asarray((steps.astype(scale.dtype) - zero) * scale))
 
 
-_LIMITS: dict[Any, tuple[float, float]] = {
+_LIMITS: dict[object, tuple[float, float]] = {
     al.int8: (-128, 127),
     al.float8_e4m3fn: (-448, 448),
     al.float8_e5m2: (-57344, 57344),
 }
 
 
-def _stored_sparse(x: Any, value: Any) -> Any:
+def _stored_sparse(x: Any, value: Any) -> object:
     """The two largest of each four, by NumPy."""
     rows = np.moveaxis(np.asarray(value.detach().array).astype(x.dtype.numpy), x.sparse_dim, -1)
     groups = rows.reshape(*rows.shape[:-1], rows.shape[-1] // 4, 4)
@@ -131,13 +131,13 @@ def _stored_sparse(x: Any, value: Any) -> Any:
     return al.from_numpy(np.ascontiguousarray(np.moveaxis(found, -1, x.sparse_dim)))
 
 
-def _sharded(x: Any) -> Any:
+def _sharded(x: Any) -> object:
     """The tensor sharded over two ranks along the first even dimension, or else replicated."""
     cut = [Shard(dim) for dim, size in enumerate(x.shape) if size % 2 == 0]
     return ShardedTensor.from_dense(x.detach(), Mesh(2), cut[0] if cut else Replicate())
 
 
-def _of_sharded(x: Any) -> Any:
+def _of_sharded(x: Any) -> object:
     """Returns the whole tensor of the parts of two ranks, in its layout."""
     match x.placement:
         case Replicate():
@@ -242,7 +242,7 @@ def _masked(x: Any) -> Any:
     return MaskedTensor(_floats(x), mask_for(x))
 
 
-def _if_can(make: Make, x: Any) -> Any:
+def _if_can(make: Make, x: object) -> Any:
     """The wrapper of a tensor, or the tensor itself if the class refuses it."""
     try:
         with no_grad():
@@ -274,7 +274,7 @@ def making(nesting: Nesting, meanings: Meanings | None = None) -> Making:
     )
 
 
-def _held_by(forms: list[str]) -> Callable[[Any], bool]:
+def _held_by(forms: list[str]) -> Callable[[object], bool]:
     """Whether all of these forms hold numbers as they are."""
     makes = [
         _quantized(al.int8, 0.5) if f in ("small", "channels") else QUANTIZED_FORMS[f]

@@ -43,7 +43,7 @@ class Making:
     meanings: Meanings
     worlds: int = 1
     """The largest number of worlds."""
-    holds: Callable[[Any], bool] | None = None
+    holds: Callable[[object], bool] | None = None
     """Whether the classes hold a dense value of one world exactly; None for all."""
     writes: frozenset[str] | None = None
     """The in-place ops of programs; None for all."""
@@ -71,7 +71,7 @@ class _Careful(Wrapped):
         super().__init__(making.make, making.meanings)
         self.making = making
 
-    def call(self, op: str, args: Sequence[Any]) -> Any:
+    def call(self, op: str, args: Sequence[object]) -> Any:
         if not _may(self.making, op):
             raise UnsupportedError(f"{op}: it is not in the making's writes, expected one that is")
         found = super().call(op, args)
@@ -141,7 +141,7 @@ def _is_fit(program: Program, making: Making) -> bool:
         return _has_wrapper(program, making)
     kept: list[bool] = []
 
-    def watch(step: Any, args: list[Any], result: Any) -> None:
+    def watch(step: Any, args: list[object], result: Any) -> None:
         if _writes(step.op):
             dense = result.filled() if isinstance(result, MaskedModel) else result
             kept.append(_may(making, step.op) and (making.holds is None or making.holds(dense)))
@@ -182,7 +182,7 @@ def eager_differences(program: Program, making: Making) -> list[str]:
 
 
 def compiled_differences(
-    program: Program, making: Making, compile: Callable[..., Any]
+    program: Program, making: Making, compile: Callable[..., object]
 ) -> list[str]:
     """Returns the differences between the compiled body and the body, both on wrappers (S7)."""
     for world in range(making.worlds):

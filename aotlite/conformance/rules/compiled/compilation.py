@@ -240,7 +240,7 @@ def other_aliases() -> Programs:
     }
 
 
-def _times_two(on: Adapter, a: Array) -> Any:
+def _times_two(on: Adapter, a: Array) -> object:
     return on.mul(a, 2.0)
 
 
@@ -325,7 +325,7 @@ def drawn(on: Adapter, case: Program) -> None:
 # --- refusals
 
 
-def _expanded(on: Adapter, a: Array) -> Any:
+def _expanded(on: Adapter, a: Array) -> object:
     return on.mul_(on.expand(a, (2, 1)), 2.0)
 
 

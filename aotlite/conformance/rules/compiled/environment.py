@@ -58,7 +58,7 @@ _PLACES = {"variable": "v", "list": "v[0]", "dict": "v['key']", "attribute": "v.
 _MADE = {"variable": "{}", "list": "[{}]", "dict": "dict(key={})", "attribute": "Object(it={})"}
 
 
-def _rebinding(on: Adapter, case: str, function: Callable[..., Any], value: Any) -> None:
+def _rebinding(on: Adapter, case: str, function: Callable[..., object], value: object) -> None:
     """Adds the lines to the witness that define a function of an outside value."""
     say(on, f"v = {_MADE[case]}\ndef function(x):\n    return x + {_PLACES[case]}", value,
         function=function)  # fmt: skip

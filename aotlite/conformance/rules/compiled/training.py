@@ -68,7 +68,7 @@ def _no_grad_write(on: Adapter, a: Array) -> Any:
     return on.mul(a, a)
 
 
-def _detached_write(on: Adapter, a: Array) -> Any:
+def _detached_write(on: Adapter, a: Array) -> object:
     on.mul_(on.detach(a), 3.0)
     return on.mul(a, a)
 
@@ -241,12 +241,12 @@ def drawn(on: Adapter, case: Program) -> None:
 # --- custom functions, compiled
 
 
-def as_it_is(ctx: Any, a: Array) -> Array:
+def as_it_is(ctx: object, a: Array) -> Array:
     """Forward of a custom function: a view."""
     return a.view(a.shape)
 
 
-def _custom(on: Adapter, forward: Callable[..., Any], body: Body, make: Make) -> None:
+def _custom(on: Adapter, forward: Callable[..., object], body: Body, make: Make) -> None:
     """Compares a program that calls a custom function with the backward `tenfold`."""
     function = on.custom(forward, tenfold)
     facets = (values, gradients, histories, identity)

@@ -295,7 +295,7 @@ def no_grad_view_write(on: Adapter, case: Chain) -> None:
     expect(on.to_list(view), _filled(on.to_list(view), 9.0), "the view after a write under no_grad")
 
 
-def _filled(values: Any, number: float) -> Any:
+def _filled(values: object, number: float) -> Any:
     return [_filled(each, number) for each in values] if isinstance(values, list) else number
 
 

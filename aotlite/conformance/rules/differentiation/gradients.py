@@ -242,12 +242,12 @@ def retained(on: Adapter, case: int) -> None:
 # --- custom functions
 
 
-def copied(ctx: Any, a: Array) -> Array:
+def copied(ctx: object, a: Array) -> Array:
     """Forward of a custom function: a copy."""
     return a.clone()
 
 
-def tenfold(ctx: Any, g: Array) -> Array:
+def tenfold(ctx: object, g: Array) -> Array:
     """A backward that is wrong on purpose, so that a check sees that it ran."""
     return g * 10.0
 
@@ -264,17 +264,17 @@ def custom_used(on: Adapter, case: Chain) -> None:
     expect(found, [10.0 * each for each in flat(weights(values))], "the gradient, flat")
 
 
-def sum_of_two(ctx: Any, a: Array, b: Array) -> Array:
+def sum_of_two(ctx: object, a: Array, b: Array) -> Array:
     """Forward of a custom function of two arguments."""
     return a + 3.0 * b
 
 
-def one_gradient(ctx: Any, g: Array) -> Array:
+def one_gradient(ctx: object, g: Array) -> Array:
     """A backward that returns one gradient too few."""
     return g
 
 
-def two_gradients(ctx: Any, g: Array) -> tuple[Array, Array]:
+def two_gradients(ctx: object, g: Array) -> tuple[Array, Array]:
     """The right backward of `sum_of_two`."""
     return g, g * 3.0
 
@@ -351,7 +351,7 @@ def saved_inner(on: Adapter, case: int) -> None:
         see(on, on.grad(x), right, "the second derivative that was not refused")
 
 
-def doubled_gradient(ctx: Any, g: Array) -> Array:
+def doubled_gradient(ctx: object, g: Array) -> Array:
     """A backward that writes its gradient argument."""
     return g.mul_(2.0)
 

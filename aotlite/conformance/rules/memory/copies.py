@@ -180,7 +180,7 @@ def copy_expanded(on: Adapter, case: tuple[str, Shape]) -> None:
         see(on, fresh, "the copy after a write to one element")
 
 
-def aliases() -> Iterator[tuple[Shape, Any]]:
+def aliases() -> Iterator[tuple[Shape, object]]:
     """An array and a view of it."""
     for shape in ((1,), (2,), (2, 2)):
         yield shape, ("narrow", 0, 0, 1)
@@ -200,13 +200,13 @@ def keeps_aliasing(on: Adapter, case: tuple[Shape, Any], copy: Callable[[Any], A
 
 
 @rule("COP-13", "deepcopy keeps aliasing inside one copy", aliases, choice=True)
-def deepcopy_aliases(on: Adapter, case: tuple[Shape, Any]) -> None:
+def deepcopy_aliases(on: Adapter, case: tuple[Shape, object]) -> None:
     """`deepcopy([a, a[:1]])` returns two arrays that share memory."""
     keeps_aliasing(on, case, partial(deeply_copied, on))
 
 
 @rule("COP-14", "a pickle keeps aliasing inside one dump", aliases, choice=True)
-def pickle_aliases(on: Adapter, case: tuple[Shape, Any]) -> None:
+def pickle_aliases(on: Adapter, case: tuple[Shape, object]) -> None:
     """`[a, a[:1]]`, pickled and loaded, are two arrays that share memory."""
     keeps_aliasing(on, case, partial(through_pickle, on))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from typing import Any
 
 from aotlite.conformance.adapter import Adapter, Array
 from aotlite.conformance.models.memory_model import Shape
@@ -52,14 +51,14 @@ def numpy_layouts(on: Adapter, case: Chain) -> None:
     expect(on.numpy_values(on.to_numpy(twin.array)), twin.values(), "NumPy's values")
 
 
-NUMPY_KEYS: tuple[Any, ...] = (
+NUMPY_KEYS: tuple[object, ...] = (
     slice(None), slice(1, None), slice(None, None, 2), slice(None, None, -1), slice(0, 0),
     (None, slice(2)), (slice(3, None, -2), None),
 )  # fmt: skip
 
 
 @rule("EXC-4", "from_numpy of every layout: refused or right", NUMPY_KEYS)
-def from_layouts(on: Adapter, case: Any) -> None:
+def from_layouts(on: Adapter, case: object) -> None:
     """NumPy arrays with gaps or negative strides have the right values, or are refused."""
     source = on.index_numpy(on.numpy_source(4), case)
     made: list[Array] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.memory_model import Shape
@@ -82,7 +81,7 @@ def past_the_end(on: Adapter, case: tuple[Shape, Shape, Shape, int]) -> None:
     expect(refuses(on.as_strided, twin.array, *geometry), True, "whether as_strided refused")
 
 
-BACKWARDS: tuple[tuple[Any, ...], ...] = (
+BACKWARDS: tuple[tuple[object, ...], ...] = (
     (slice(None, None, -1),),
     (slice(None, None, -2),),
     ((slice(None), slice(None, None, -1)),),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import attrs
 
@@ -48,7 +47,7 @@ def shares(id: str, name: str, title: str, *arguments: tuple[object, ...]) -> Ru
 
 SHAPES_TO: tuple[Shape, ...] = ((1,), (2,), (), (1, 1), (2, 1), (1, 2), (3, 2), (6,), (2, 3, 1))
 GROWN: tuple[Shape, ...] = ((1,), (2,), (3,), (1, 2), (2, 2), (2, 3), (3, 2), (0,), (2, 0))
-KEYS: tuple[Any, ...] = (
+KEYS: tuple[object, ...] = (
     ..., (slice(1, None), ...), (slice(None, None, 2), ...), (slice(-1, None), ...), (None, ...),
     (0, ...), (..., 0), (-1, slice(None), ...), (slice(None), 1, ...), (None, ..., None),
     (slice(1, None), slice(None, -1), ...), (slice(0, 0), ...), (0, slice(None), -1, ...),

@@ -32,7 +32,7 @@ def new(on: Adapter, shape: tuple[int, ...] = (2,)) -> Array:
     return on.from_list(numbers(shape), "float64")
 
 
-def write(on: Adapter, a: Array, case: tuple[str, tuple[Any, ...]]) -> None:
+def write(on: Adapter, a: Array, case: tuple[str, tuple[object, ...]]) -> None:
     """Calls one of `WRITES` on an array of two elements."""
     method, arguments = case
     given = {"itself": a, "another": None}
@@ -144,11 +144,11 @@ def _leaf(on: Adapter) -> tuple[Array, tuple[Any, ...]]:
     return leaf(on, (2,)), (2.0,)
 
 
-def _overlapping(on: Adapter) -> tuple[Array, tuple[Any, ...]]:
+def _overlapping(on: Adapter) -> tuple[Array, tuple[object, ...]]:
     return on.expand(new(on, (1,)), (2,)), (2.0,)
 
 
-def _partly(on: Adapter) -> tuple[Array, tuple[Any, ...]]:
+def _partly(on: Adapter) -> tuple[Array, tuple[object, ...]]:
     base = new(on, (3,))
     return on.narrow(base, 0, 1, 2), (on.narrow(base, 0, 0, 2),)
 

@@ -175,7 +175,7 @@ def write(on: Adapter, way: str, array: Any, operand: Any) -> Any:
     return getattr(on, way)(array, operand)
 
 
-def _augment(on: Adapter, array: Any, operand: Any) -> Any:
+def _augment(on: Adapter, array: object, operand: object) -> object:
     if on.iadd(array, operand) is not array:
         raise Absent("`+=` in place")  # IMM-2: an array that is not written is left alone
     return array
@@ -286,7 +286,7 @@ def write_point(on: Adapter, case: tuple[str, tuple[Step, ...]]) -> None:
     see(on, base, "the base after the write")
 
 
-def assignments() -> Iterator[tuple[Shape, Any, str]]:
+def assignments() -> Iterator[tuple[Shape, object, str]]:
     """Keys that fit a shape, with a number and with an array to assign."""
     keys = (0, ...), (slice(1, None), ...), ..., (..., 0), (slice(None), slice(1, None), ...)
     for shape in ((2,), (2, 2), (2, 3)):
@@ -296,7 +296,7 @@ def assignments() -> Iterator[tuple[Shape, Any, str]]:
 
 
 @rule("WRT-23", "assignment by a basic index is a write through the view", assignments)
-def assign(on: Adapter, case: tuple[Shape, Any, str]) -> None:
+def assign(on: Adapter, case: tuple[Shape, object, str]) -> None:
     """`a[key] = value` has the effect of a write through `a[key]`."""
     shape, key, kind = case
     base = new(on, shape)

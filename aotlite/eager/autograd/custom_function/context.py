@@ -72,7 +72,7 @@ class FunctionCtx:
         return self._name
 
     # --- for the call
-    def _save_now(self, node: TapeNode, args: Sequence[Any], outs: Sequence[Any]) -> None:
+    def _save_now(self, node: TapeNode, args: Sequence[object], outs: Sequence[object]) -> None:
         """Performs the save of `save_for_backward`, when the results have their history."""
         self._node = weakref.ref(node)
         own = [id(each) if getattr(each, "_node", None) is node else None for each in outs]
@@ -159,7 +159,7 @@ class Undifferentiable(TapeNode):
         self.sequence = next(SEQUENCE)
         self.origin = self.extra = None
 
-    def mark(self, value: Any) -> Any:
+    def mark(self, value: object) -> Any:
         """The value with this node as its history, if it is a tensor that could have a gradient."""
         tracked = any(edge is not None for edge in self.edges)
         if not isinstance(value, Tensor) or not value.dtype.is_differentiable or not tracked:

@@ -55,7 +55,7 @@ class Function:
         raise ArgumentError("Function: 'forward' is missing, expected a static method of that name")
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    def setup_context(ctx: object, inputs: tuple[object, ...], output: object) -> None:
         """Saves values for the backward, where `forward` has no `ctx`."""
         raise ArgumentError("Function: 'setup_context' is called, expected a subclass that has it")
 
@@ -67,18 +67,18 @@ class Function:
         )
 
     @staticmethod
-    def vjp(ctx: Any, *grad_outputs: Any) -> Any:
+    def vjp(ctx: object, *grad_outputs: object) -> Any:
         """A second name for `backward`."""
         raise AutogradError(
             "Function: 'backward' is missing, expected a static method 'backward' or 'vjp'"
         )
 
     @classmethod
-    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+    def apply(cls, *args: object, **kwargs: object) -> Any:
         """The results of the forward, with a tape node that runs the backward."""
         return _Call(cls, args, kwargs).results()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         name = type(self).__name__
         raise noted(
             AutogradError(f"{name}: an instance is called, expected {name}.apply(...)"),
@@ -157,7 +157,7 @@ class _Call:
                     "Return it from the forward. (TEN-30)",
                 )
 
-    def _out(self, index: int, out: Any) -> Any:
+    def _out(self, index: int, out: Any) -> object:
         if not isinstance(out, Tensor):
             return out
         is_input = any(out is a for a in self.args)
@@ -217,7 +217,7 @@ class _Call:
 
 def _placed(
     made: type[Function], args: tuple[Any, ...], kwargs: Any, *, with_ctx: bool
-) -> tuple[tuple[Any, ...], Any]:
+) -> tuple[tuple[object, ...], object]:
     """(positional, keyword) arguments of the forward, with defaults; keyword-only ones by name."""
     signature = inspect.signature(made.forward)
     try:
@@ -245,7 +245,7 @@ def _without_history(out: Tensor, *, is_input: bool) -> Tensor:
     return out if out._base is not None else out.detach_()
 
 
-def _backward_of(made: type[Function]) -> Callable[..., Any]:
+def _backward_of(made: type[Function]) -> Callable[..., object]:
     if made.vjp is Function.vjp:
         return made.backward
     if made.backward is not Function.backward:

@@ -47,10 +47,10 @@ class CustomNode(TapeNode):
     def name(self) -> str:
         return self.ctx._name
 
-    def spread(self, values: Sequence[Any]) -> list[Any]:
+    def spread(self, values: Sequence[object]) -> list[Any]:
         return list(compress(values, [meta is not None for meta in self._given]))
 
-    def gathered(self, values: Sequence[Any]) -> list[Any]:
+    def gathered(self, values: Sequence[object]) -> list[Any]:
         rest = iter(values)
         return [None if meta is None else next(rest) for meta in self._given]
 
@@ -67,7 +67,7 @@ class CustomNode(TapeNode):
         self._check_untouched(grads, before)
         return self._fitted(found if isinstance(found, tuple) else (found,))
 
-    def _check_untouched(self, grads: Gradients, before: list[Any]) -> None:
+    def _check_untouched(self, grads: Gradients, before: list[object]) -> None:
         for i, (grad, version) in enumerate(zip(grads, before, strict=True)):
             if grad is not None and grad.storage.version != version:
                 raise noted(
@@ -79,7 +79,7 @@ class CustomNode(TapeNode):
                     "(TEN-31)",
                 )
 
-    def _fitted(self, found: tuple[Any, ...]) -> list[Any]:
+    def _fitted(self, found: tuple[Any, ...]) -> list[object]:
         count = len(self._given)
         if len(found) > count and all(each is None for each in found[count:]):
             found = found[:count]
@@ -90,7 +90,7 @@ class CustomNode(TapeNode):
             )
         return [self._one(i, each) for i, each in enumerate(found)]
 
-    def _one(self, index: int, grad: Any) -> Any:
+    def _one(self, index: int, grad: Tensor | None) -> object:
         meta = self._given[index]
         if grad is None:
             return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Sequence
-from typing import Any
 
 from aotlite.eager.autograd.nodes.op_nodes import laid_out, replay
 from aotlite.eager.base.modes import STATE
@@ -62,7 +61,7 @@ class AccumulateGrad(TapeNode):
         leaf, recorder = self._leaf(), STATE.recorder
         return leaf is not None and recorder is not None and recorder.is_outside(leaf)
 
-    def formed(self, index: int, grad: Any) -> Any:
+    def formed(self, index: int, grad: Tensor) -> Tensor:
         leaf = self._leaf()
         return grad if leaf is None else formed(leaf, grad)
 
@@ -73,7 +72,7 @@ class AccumulateGrad(TapeNode):
         node.extra, self.extra = self.extra, None
         node.collected, self.collected = self.collected, {}
 
-    def run(self, grads: Gradients) -> Sequence[Any]:
+    def run(self, grads: Gradients) -> Sequence[Tensor | None]:
         leaf = self._leaf()
         if leaf is None or grads[0] is None:
             return [None] * len(self.edges)
@@ -212,7 +211,7 @@ _OF_A_WRAPPER = 4
 """getrefcount of a part: its argument, a list, a variable and the wrapper."""
 
 
-def _is_ours_alone(holder: list[Any], known: int = 2) -> bool:
+def _is_ours_alone(holder: list[Tensor], known: int = 2) -> bool:
     """Whether the list holds the only reference to a tensor, and nobody else its memory.
 
     getrefcount counts its own argument too. False for captured tensors, whose copies cost nothing.

@@ -6,8 +6,6 @@ write, a `Function`, or a compiled call. Spec: `specs/subclasses.md`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import gradient_form, is_wrapper
@@ -33,5 +31,5 @@ def keep_any_form(node: TapeNode, of: Tensor) -> None:
         node.attachments().forms[0] = _as_it_is
 
 
-def _as_it_is(grad: Any) -> Any:
+def _as_it_is(grad: Tensor) -> Tensor:
     return grad

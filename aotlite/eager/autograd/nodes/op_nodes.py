@@ -118,7 +118,7 @@ def calls_of(op: Op, key: tuple[Any, ...]) -> Calls:
     return found
 
 
-def new_call(op: Op, vjp: Vjp, calls: Calls, needed: tuple[int, ...], result: Any) -> OpCall:
+def new_call(op: Op, vjp: Vjp, calls: Calls, needed: tuple[int, ...], result: object) -> OpCall:
     """The `OpCall` for these operands and this result; made if it is missing."""
     first = calls.get(needed)
     where = needed if first is None or first.result == result else (needed, result)
@@ -176,7 +176,7 @@ class OpNode(TapeNode):
         result = self.call.result
         return len(result) if type(result) is tuple else 1
 
-    def formed(self, index: int, grad: Any) -> Any:
+    def formed(self, index: int, grad: Tensor) -> Tensor:
         form = None if self.extra is None else self.extra.forms.get(index)
         return whole(grad) if form is None else form(grad)
 
@@ -187,10 +187,10 @@ class OpNode(TapeNode):
             keep = SavedTensor if STATE.watch is None else saved
             self.saved_results = {k: keep(detached_alias(outs[k])) for k in results}
 
-    def run(self, grads: Gradients) -> Sequence[Any]:
+    def run(self, grads: Gradients) -> Sequence[Tensor | None]:
         if self.kept is None:
             raise released(self.name())
-        found: list[Any] = []
+        found: list[Tensor | None] = []
         key, plan = self.call.key, self.call.plan
         for position, (function, fetches) in zip(plan.needed, plan.formulas, strict=True):
             grad = function(*[fetch(self, grads, i) for fetch, i in fetches])
@@ -203,13 +203,13 @@ class OpNode(TapeNode):
                 found.append(fitted(grad, meta))
         return found
 
-    def run_for(self, grads: Gradients, wanted: Sequence[bool]) -> Sequence[Any]:
+    def run_for(self, grads: Gradients, wanted: Sequence[bool]) -> Sequence[Tensor | None]:
         """The wanted gradients, each by its own formula; None for the others (TEN-44)."""
         if all(wanted) or len(wanted) != len(self.plan.needed):  # a list has an edge for each part
             return self.run(grads)
         if self.kept is None:
             raise released(self.name())
-        found: list[Any] = []
+        found: list[Tensor | None] = []
         for yes, position, (function, fetches) in zip(
             wanted, self.plan.needed, self.plan.formulas, strict=True
         ):
@@ -227,11 +227,11 @@ class OpNode(TapeNode):
             slots += [position in self.plan.needed] * count
         return slots
 
-    def spread(self, values: Sequence[Any]) -> list[Any]:
+    def spread(self, values: Sequence[object]) -> list[Any]:
         rest = iter(values)
         return [next(rest) if used else None for used in self._slots()]
 
-    def gathered(self, values: Sequence[Any]) -> list[Any]:
+    def gathered(self, values: Sequence[object]) -> list[Any]:
         return list(compress(values, self._slots()))
 
     def kept_records(self) -> list[SavedTensor]:
@@ -265,7 +265,7 @@ class OpNode(TapeNode):
             self.saved_results = NO_RESULTS
 
 
-def new_node(call: OpCall, args: tuple[Any, ...], edges: Any) -> OpNode:
+def new_node(call: OpCall, args: tuple[object, ...], edges: object) -> OpNode:
     """The node of a call; it saves those of the arguments that the plan reads."""
     plan = call.plan
     if STATE.watch is None:
@@ -276,7 +276,7 @@ def new_node(call: OpCall, args: tuple[Any, ...], edges: Any) -> OpNode:
 
 
 def kept_of(
-    plan: FormulaPlan, args: tuple[Any, ...], keep: Callable[[Tensor], SavedTensor] = SavedTensor
+    plan: FormulaPlan, args: tuple[object, ...], keep: Callable[[Tensor], SavedTensor] = SavedTensor
 ) -> tuple[Any, ...]:
     """The arguments that the formulas of a plan read, tensors as `SavedTensor`s."""
     kept: list[Any] = []
@@ -298,7 +298,7 @@ NO_RESULTS: Mapping[int, SavedTensor] = MappingProxyType({})
 Fetch = Callable[[OpNode, Gradients, int], Any]
 
 
-def _grad(node: OpNode, grads: Gradients, index: int) -> Any:
+def _grad(node: OpNode, grads: Gradients, index: int) -> Tensor:
     grad = grads[index]
     if grad is None:  # of several results, only others have gradients
         grad = grads[index] = zeros_of(node.result[index])
@@ -309,7 +309,7 @@ def _grad_or_none(node: OpNode, grads: Gradients, index: int) -> object:
     return grads[index]
 
 
-def _grads(node: OpNode, grads: Gradients, index: int) -> list[Any]:
+def _grads(node: OpNode, grads: Gradients, index: int) -> list[Tensor]:
     return [_grad(node, grads, k) for k in range(node.results())]
 
 
@@ -317,12 +317,12 @@ def _grads_or_none(node: OpNode, grads: Gradients, index: int) -> Gradients:
     return grads
 
 
-def zeros_of(meta: TensorMeta) -> Any:
+def zeros_of(meta: TensorMeta) -> Tensor:
     """Zeros of this shape and dtype."""
     return apply_op(OPS["full"], (meta.shape, 0, meta.dtype, meta.device))
 
 
-def operand_of(node: OpNode, grads: Gradients, place: int) -> Any:
+def operand_of(node: OpNode, grads: Gradients, place: int) -> object:
     saved = node.kept[place]  # type: ignore[index]
     if type(saved) is SavedTensor:
         return saved.unpack(node)
@@ -331,11 +331,11 @@ def operand_of(node: OpNode, grads: Gradients, place: int) -> Any:
     return saved
 
 
-def _constant(node: OpNode, grads: Gradients, place: int) -> Any:
+def _constant(node: OpNode, grads: Gradients, place: int) -> object:
     return node.kept[place]  # type: ignore[index]
 
 
-def _operand_meta(node: OpNode, grads: Gradients, index: int) -> Any:
+def _operand_meta(node: OpNode, grads: Gradients, index: int) -> object:
     return node.call.key[index]
 
 
@@ -348,7 +348,7 @@ def result_of(node: OpNode, grads: Gradients, index: int) -> Tensor:
     return linked
 
 
-def _result_meta(node: OpNode, grads: Gradients, index: int) -> Any:
+def _result_meta(node: OpNode, grads: Gradients, index: int) -> object:
     result = node.call.result
     return result[index] if type(result) is tuple else result
 
@@ -366,7 +366,7 @@ _FETCH: dict[Source, Fetch] = {
 }
 
 
-def fitted(grad: Any, meta: TensorMeta) -> Any:
+def fitted(grad: Tensor | None, meta: TensorMeta) -> Tensor | None:
     """The gradient summed over broadcast dimensions and cast to the operand's dtype (TEN-36)."""
     if grad is None:
         return None
@@ -405,7 +405,7 @@ class SliceAssign(TapeNode):
         self.origin = written.origin
         self.extra = written.extra
 
-    def run(self, grads: Gradients) -> Sequence[Any]:
+    def run(self, grads: Gradients) -> Sequence[Tensor | None]:
         grad = grads[0]
         if grad is None:
             return [None] * len(self.edges)
@@ -434,7 +434,7 @@ class SliceAssign(TapeNode):
         self.written.release()
 
 
-def replay(chain: Iterable[ViewStep], value: Any) -> Any:
+def replay(chain: Iterable[ViewStep], value: Tensor) -> Tensor:
     """The views of `chain` applied to `value`."""
     for step in chain:
         value = value._apply(step.op.shown, (value, *step.args))
@@ -465,17 +465,17 @@ class InputNode(TapeNode):
         self.sequence = next(SEQUENCE)
         self.origin = self.extra = None
 
-    def run(self, grads: Gradients) -> Sequence[Any]:
+    def run(self, grads: Gradients) -> Sequence[Tensor | None]:
         raise refuse_outside()
 
     def is_outside(self) -> bool:
         return True
 
-    def formed(self, index: int, grad: Any) -> Any:
+    def formed(self, index: int, grad: Tensor) -> Tensor:
         return grad if self.form is None else self.form(grad)
 
 
-def laid_out(grad: Any, meta: TensorMeta) -> Any:
+def laid_out(grad: Tensor, meta: TensorMeta) -> Tensor:
     """The gradient with the strides of `meta`, for which a chain was recorded.
 
     Gaps between elements are zeros, since an `as_strided` may show them.

@@ -31,7 +31,7 @@ def _retaining(tensor: Tensor, node: Any, index: int) -> dict[int, weakref.ref[O
     return next((each for each in places if each[index]() is tensor), None)
 
 
-def retains(tensor: Tensor, node: Any, index: int) -> bool:
+def retains(tensor: Tensor, node: object, index: int) -> bool:
     """Whether the tensor retains the gradient of this result."""
     return _retaining(tensor, node, index) is not None
 
@@ -47,7 +47,7 @@ def retain_at(tensor: Tensor, node: Any, index: int, *, inside: bool = False) ->
         (extra.kept if inside else extra.retained)[index] = weakref.ref(tensor)
 
 
-def move_retained(tensor: Tensor, before: tuple[Any, int], after: tuple[Any, int]) -> None:
+def move_retained(tensor: Tensor, before: tuple[object, int], after: tuple[object, int]) -> None:
     """Moves a retained gradient to the new history of a tensor (TEN-40)."""
     place = _retaining(tensor, *before)
     if place is not None:

@@ -118,12 +118,12 @@ class PackedTensor:
     """The result of a pack hook, with the history of the tensor (TEN-42)."""
 
     value: Any
-    unpack_hook: Callable[[Any], Tensor]
+    unpack_hook: Callable[[object], Tensor]
     edge: Edge | None
 
     @classmethod
     def of(
-        cls, tensor: Tensor, pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]
+        cls, tensor: Tensor, pack: Callable[[Tensor], object], unpack: Callable[[object], Tensor]
     ) -> PackedTensor:
         """Packs the tensor by `pack`, which must not write to it."""
         before, mode = tensor.storage.version, STATE.grad_mode

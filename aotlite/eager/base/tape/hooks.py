@@ -101,7 +101,7 @@ class NodeAttachments:
         hooked = any(self.tensors.values()) or self.retained or self.pre or self.post
         return not hooked
 
-    def see_gradients(self, grads: list[Any], *, absent: bool = True) -> None:
+    def see_gradients(self, grads: list[object], *, absent: bool = True) -> None:
         """Calls the hooks of tensors, then stores gradients in the tensors that retain them.
 
         Hooks are called for a gradient None only if `absent` is set.
@@ -117,14 +117,14 @@ class NodeAttachments:
             if tensor is not None and grads[index] is not None:
                 retain(tensor, grads[index])
 
-    def before(self, grads: list[Any]) -> list[Any]:
+    def before(self, grads: list[object]) -> list[Any]:
         """The gradients of the results, after the node's pre-hooks."""
         call = _call if STATE.recorder is None else STATE.recorder.hooks.call_of_node
         for hook in list(self.pre.values()):
             grads = _all_alike(hook, call(hook, tuple(grads)), grads)
         return grads
 
-    def after(self, found: Sequence[Any], grads: list[Any]) -> Sequence[Any]:
+    def after(self, found: Sequence[object], grads: list[object]) -> Sequence[Any]:
         """The gradients of the operands, after the node's hooks."""
         call = _call if STATE.recorder is None else STATE.recorder.hooks.call_of_node
         for hook in list(self.post.values()):
@@ -165,7 +165,7 @@ def alike(hook: Hook, given: Any, before: Any) -> Any:
     return given
 
 
-def _all_alike(hook: Hook, given: Any, before: list[Any]) -> list[Any]:
+def _all_alike(hook: Hook, given: object, before: list[object]) -> list[object]:
     if given is None:
         return before
     if not isinstance(given, tuple):

@@ -18,7 +18,7 @@ from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.hooks import NodeAttachments, RemovableHandle
 from aotlite.ir.errors import AutogradError, noted
 
-Edge = tuple[Any, int]
+Edge = tuple["TapeNode", int]
 Gradients = list[Any]
 
 SEQUENCE = itertools.count()
@@ -62,12 +62,12 @@ class TapeNode:
         """A dictionary for users' data about the node."""
         return self.attachments().metadata
 
-    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+    def register_hook(self, fn: Callable[..., object]) -> RemovableHandle:
         """Registers `fn(grad_inputs, grad_outputs)`, which may return other grad_inputs."""
         self._forbid_outside("register_hook")
         return RemovableHandle.of(self.attachments().post, fn)
 
-    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+    def register_prehook(self, fn: Callable[..., object]) -> RemovableHandle:
         """Registers `fn(grad_outputs)`, which may return other `grad_outputs` for the node."""
         self._forbid_outside("register_prehook")
         return RemovableHandle.of(self.attachments().pre, fn)
@@ -96,11 +96,11 @@ class TapeNode:
             self.extra = NodeAttachments()
         return self.extra
 
-    def spread(self, values: Sequence[Any]) -> list[Any]:
+    def spread(self, values: Sequence[object]) -> list[Any]:
         """Values of the edges, with a None inserted for each operand without an edge, for users."""
         return list(values)
 
-    def gathered(self, values: Sequence[Any]) -> list[Any]:
+    def gathered(self, values: Sequence[object]) -> list[Any]:
         """The inverse of `spread`: drops the values of operands without an edge."""
         return list(values)
 
@@ -113,7 +113,7 @@ class TapeNode:
         """The number of results of the op, and of gradients that `run` takes."""
         return 1
 
-    def formed(self, index: int, grad: Any) -> Any:
+    def formed(self, index: int, grad: object) -> Any:
         """A gradient of result `index`, converted to the gradient form of that result (SHD-15)."""
         form = None if self.extra is None else self.extra.forms.get(index)
         return grad if form is None else form(grad)

@@ -139,7 +139,7 @@ def eager_call(program: Program, number: int, library: Engine) -> tuple[Observat
     grad = program.calls[number].grad
     seen: list[int] = []
 
-    def body(*args: Any) -> list[Any]:
+    def body(*args: object) -> list[Any]:
         watcher = Watcher(library, list(args), grad=grad)
         results = body_of(library, program, watcher)(*args)
         seen.extend(watcher.cells(results))
@@ -186,7 +186,7 @@ class Compiled(Judge):
         return Verdict(differences(mine, its))
 
 
-def _raiser(error: Exception) -> Callable[..., Any]:
+def _raiser(error: Exception) -> Callable[..., object]:
     def function(*_: Any) -> Any:
         raise error
 

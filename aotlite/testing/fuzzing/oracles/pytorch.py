@@ -78,12 +78,12 @@ class CompiledTorch(Compiled):
         return unsigned(world)
 
 
-def _aot(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+def _aot(function: Callable[..., object], **_: object) -> Callable[..., object]:
     """Returns a function that PyTorch compiles anew for each call."""
     from torch._functorch.aot_autograd import aot_function
     from torch._functorch.compilers import nop
 
-    def call(*args: Any) -> Any:
+    def call(*args: object) -> Any:
         return aot_function(function, nop)(*args)
 
     return call

@@ -18,7 +18,6 @@ import time
 import traceback
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any
 
 import attrs
 
@@ -157,7 +156,7 @@ def judge_of(plan: Plan) -> oracles.Judge:
 
 
 # ----------------------------------------------------------------------------------- the orders
-def _run(order: Any, plan: Plan, judge: oracles.Judge, connection: Connection) -> None:
+def _run(order: object, plan: Plan, judge: oracles.Judge, connection: Connection) -> None:
     match order:
         case PlayOrder(programs):
             for seed, target in programs:
@@ -183,13 +182,13 @@ def _play(seed: int, target: int, with_: tuple[Plan, oracles.Judge, Connection])
     return connection.send(Told(found, time.process_time() - start))
 
 
-def _options(plan: Plan, seed: int) -> dict[str, Any]:
+def _options(plan: Plan, seed: int) -> dict[str, object]:
     fixed = plan.fixed_options()
     return options_of(seed) if fixed is None else fixed
 
 
 def judged(
-    judge: oracles.Judge, program: Program, options: dict[str, Any], rounds: int | None
+    judge: oracles.Judge, program: Program, options: dict[str, object], rounds: int | None
 ) -> Outcome:
     """Returns the outcome of a program; an error of the judge is a kind of outcome."""
     try:
@@ -205,7 +204,7 @@ def judged(
 
 
 def _not_again(
-    judge: oracles.Judge, program: Program, options: dict[str, Any], found: Outcome
+    judge: oracles.Judge, program: Program, options: dict[str, object], found: Outcome
 ) -> list[str]:
     """Returns the outcome of a program that failed and does not fail again."""
     if not found.found or judge.outcome(program, options).found:

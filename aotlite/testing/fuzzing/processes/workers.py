@@ -163,7 +163,7 @@ class Worker:
             return ""
 
     # --- output of the process
-    def _send(self, order: Any) -> None:
+    def _send(self, order: object) -> None:
         if self.connection is None:
             raise Died([STOPPED])
         self.mark = self._size()
@@ -176,7 +176,7 @@ class Worker:
         """The number of bytes that the process has written to standard error."""
         return 0 if self.errors is None else os.fstat(self.errors.fileno()).st_size
 
-    def _answer(self, seconds: float) -> Any:
+    def _answer(self, seconds: float) -> object:
         connection = self.connection
         if connection is None:
             raise Died([STOPPED])

@@ -66,7 +66,7 @@ class BackendLaw:
 
 
 def check_backend(
-    backend: Any, graphs: Iterable[Graph | GraphCase] | None = None, *, tolerance: float = 0.0
+    backend: object, graphs: Iterable[Graph | GraphCase] | None = None, *, tolerance: float = 0.0
 ) -> Checked:
     """Checks a backend; returns the laws that it keeps. Raises LawError for the first broken one.
 
@@ -132,7 +132,7 @@ def _called(run: WindowFunction, graph: Graph, inputs: Sequence[ArrayValue]) -> 
     return Ran(tuple(inputs), tuple(values))
 
 
-def _value(index: int, result: Any, output: Any) -> Any:
+def _value(index: int, result: Any, output: Any) -> object:
     if not isinstance(output, Node):
         if result is not None:
             raise broken(f"result {index} is {result!r}, expected None as in the graph")
@@ -148,7 +148,7 @@ def _expected(case: GraphCase, inputs: Given, margin: int = 0) -> Ran:
 
 
 def _off(
-    names: Sequence[Any], expected: Sequence[Any], got: Sequence[Any], case: GraphCase
+    names: Sequence[object], expected: Sequence[object], got: Sequence[object], case: GraphCase
 ) -> Broken | None:
     """Returns the error for a difference from the reference beyond the tolerance; or None."""
     return same_results(names, expected, got, case.tolerance)
@@ -240,7 +240,7 @@ def _others(case: GraphCase, inputs: Given) -> Given:
     return inputs if _error(lambda: _expected(case, zeros)) else zeros
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> object:
     return np.array(value.array) if isinstance(value, ArrayValue) else value
 
 
@@ -311,7 +311,7 @@ def _refuses_what_kernels_refuse(backend: Backend, case: GraphCase) -> None:
             _fail(broken(f"it {said}, expected {expected!r}"), case, inputs)
 
 
-def _error(call: Callable[[], Any]) -> Exception | None:
+def _error(call: Callable[[], object]) -> Exception | None:
     try:
         call()
     except Broken:

@@ -70,16 +70,16 @@ class CorpusFunction:
 
 
 # ------------------------------------------------------------------------------------- functions
-def scaled(x: Any) -> Any:
+def scaled(x: Any) -> object:
     return x * 2.0 + 1.0
 
 
-def doubled_twice(x: Any) -> Any:
+def doubled_twice(x: Any) -> object:
     """The same computation twice, whose results must not share memory."""
     return x * 2.0, x * 2.0
 
 
-def doubled_both(x: Any, y: Any) -> Any:
+def doubled_both(x: Any, y: Any) -> object:
     """Two inputs whose gradients are the same computation, and must not share memory."""
     return x * 2.0 + y * 2.0
 
@@ -89,7 +89,7 @@ def written(x: Any) -> Any:
     return x.sum()
 
 
-def row_written(x: Any) -> Any:
+def row_written(x: Any) -> object:
     x[0].add_(1.0)
     x.t()[1].mul_(3.0)
     return x * x
@@ -102,7 +102,7 @@ def intermediate_written(x: Any) -> Any:
     return y, y.t()
 
 
-def layer(x: Any, w: Any, b: Any) -> Any:
+def layer(x: Any, w: Any, b: Any) -> object:
     return (x @ w + b).relu()
 
 
@@ -111,7 +111,7 @@ def chain(x: Any, w: Any) -> Any:
     return ((hidden.exp() + 1.0).log() * hidden.sigmoid()).sum()
 
 
-def several_results(x: Any) -> Any:
+def several_results(x: Any) -> object:
     values, indices = x.sort(dim=-1)
     low, high = x.chunk(2, dim=-1)
     return values, indices, low * high.sum(), x.max()
@@ -130,11 +130,11 @@ def taken(x: Any, index: Any) -> Any:
     return x.gather(0, index) * 2.0, x.index_add(0, index[0][:1], x[:1])
 
 
-def without_elements(x: Any, y: Any) -> Any:
+def without_elements(x: Any, y: Any) -> object:
     return al.cat([x, y]) * 2.0, x.sum(), x.t()
 
 
-def without_dimensions(x: Any, y: Any) -> Any:
+def without_dimensions(x: Any, y: Any) -> object:
     x.add_(y)
     return x * y, x.expand(2, 2).sum()
 
@@ -143,15 +143,15 @@ def spread(x: Any, y: Any) -> Any:
     return (x.unsqueeze(-1) * y).expand(2, 2, 3).sum(0), y.expand(4, 3)
 
 
-def chosen(x: Any) -> Any:
+def chosen(x: Any) -> object:
     return (x > 0).where(x, x * 0.5), x.isnan(), (x > 0).sum()
 
 
-def converted(x: Any) -> Any:
+def converted(x: Any) -> object:
     return x.to(al.float64).sum(), (x * 4.0).to(al.int64) + 1, x.to(al.bool_)
 
 
-def neutral(x: Any) -> Any:
+def neutral(x: Any) -> object:
     """Computations that are the identity, or 0, but for nan, infinities and -0.0."""
     return x * 0.0, x + 0.0, x - x, 0.0 - x, x / 3.0, x.maximum(-x)
 
@@ -161,15 +161,15 @@ def wide(x: Any, index: Any) -> Any:
     return (x.to(al.float64) + 2.0**-40) * 3.0, index * 3 + 1
 
 
-def with_constant(x: Any) -> Any:
+def with_constant(x: object) -> object:
     return x * al.tensor([1.0, -1.0, 2.0]) + al.ones(3)
 
 
-def with_noise(x: Any) -> Any:
+def with_noise(x: object) -> object:
     return x * al.rand(2, 3) + al.rand(3)
 
 
-def half_used(x: Any, y: Any) -> Any:
+def half_used(x: Any, y: Any) -> object:
     """No gradient flows to `y`; two results require none."""
     return x.sum() * 2.0, y.detach() * 2.0, (x * x).detach()
 
@@ -179,11 +179,11 @@ def returned(x: Any, y: Any) -> Any:
     return x, y.t(), y.view(-1)[1:3], y.clone()
 
 
-def reordered(x: Any) -> Any:
+def reordered(x: Any) -> object:
     return x + x.clone(), x.t().clone(), x.t().reshape(-1) * 3.0
 
 
-def overlapping(x: Any, rest: Any) -> Any:
+def overlapping(x: Any, rest: Any) -> object:
     rest.mul_(2.0)
     x[0].add_(1.0)
     return x.sum() + rest.sum()

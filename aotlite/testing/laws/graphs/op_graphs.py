@@ -48,11 +48,11 @@ def _graph_of(op: Op, sample: Sample) -> GraphCase:
 
 
 # --------------------------------------------------------------------------------------- failing
-def _out_of_range(x: Any, index: Any) -> Any:
+def _out_of_range(x: Any, index: Any) -> object:
     return (x * 2.0).gather(0, index) + 1.0
 
 
-def _not_positive(x: Any) -> Any:
+def _not_positive(x: object) -> object:
     return al.linalg.cholesky(x) * 2.0
 
 

@@ -144,7 +144,7 @@ def _says_whose_memory(partition: Partitioner, case: GraphCase) -> None:
             _check_owner(saved, found[Saved(index)], callers)
 
 
-def _check_owner(saved: Any, value: ArrayValue, callers: dict[Any, ArrayValue]) -> None:
+def _check_owner(saved: Any, value: ArrayValue, callers: dict[object, ArrayValue]) -> None:
     owners = [r for r, v in callers.items() if not isinstance(r, Saved) and shares(value, v)]
     owner = saved.owner
     if owner is None:  # a seed and an offset are made for each call, and belong to nobody
@@ -193,7 +193,7 @@ def _check_shared(made: Partition, before: dict[Any, Any], after: dict[Any, Any]
                 raise broken(f"{role} shares memory with {other}, expected as in the joint graph")
 
 
-def _both_share(a: Any, b: Any) -> bool:
+def _both_share(a: object, b: object) -> bool:
     return isinstance(a, ArrayValue) and isinstance(b, ArrayValue) and shares(a, b)
 
 

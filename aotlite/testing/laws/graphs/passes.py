@@ -101,7 +101,7 @@ def cases_of(
     return tuple(sorted(cases, key=lambda case: len(case.graph)))
 
 
-def _case(graph: Any) -> GraphCase:
+def _case(graph: object) -> GraphCase:
     if not isinstance(graph, Graph):
         raise ArgumentError(f"laws: a graph is {graph!r}, expected a Graph or a GraphCase")
     return GraphCase(graph.name, graph)
@@ -242,11 +242,11 @@ def _is_idempotent(pass_: Pass, case: GraphCase) -> None:
         raise broken("it changes its own result, expected none", *_both(first, second))
 
 
-def _both(before: Graph, after: Any) -> tuple[str, str]:
+def _both(before: Graph, after: object) -> tuple[str, str]:
     return _shown("before", before), _shown("after", after)
 
 
-def _shown(what: str, graph: Any) -> str:
+def _shown(what: str, graph: object) -> str:
     return f"{what}:\n{graph.code if isinstance(graph, Graph) else graph}"
 
 

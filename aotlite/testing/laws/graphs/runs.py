@@ -205,7 +205,10 @@ def run(graph: Graph, inputs: Sequence[ArrayValue]) -> Ran:
 
 
 def same_results(
-    names: Sequence[Any], expected: Sequence[Any], got: Sequence[Any], tolerance: float = 0.0
+    names: Sequence[object],
+    expected: Sequence[object],
+    got: Sequence[object],
+    tolerance: float = 0.0,
 ) -> Broken | None:
     """Returns the error for results that differ in a bit, or by more than a tolerance; or None."""
     for name, mine, its in zip(names, expected, got, strict=True):
@@ -215,18 +218,18 @@ def same_results(
     return None
 
 
-def _are_equal(a: Any, b: Any, tolerance: float) -> bool:
+def _are_equal(a: object, b: object, tolerance: float) -> bool:
     if same_bits(a, b):
         return True
     mine, its = (np.asarray(each).dtype for each in (a, b))
     return tolerance > 0 and mine == its and mine.kind in "fc" and close(a, b, tolerance)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value.array if isinstance(value, ArrayValue) else value
 
 
-def _text(array: Any) -> str:
+def _text(array: object) -> str:
     if array is None:
         return "None"
     found = np.asarray(array)
@@ -234,7 +237,7 @@ def _text(array: Any) -> str:
 
 
 # --------------------------------------------------------------------------------------- pictures
-def picture(graph: Graph) -> tuple[Any, ...]:
+def picture(graph: Graph) -> tuple[object, ...]:
     """The complete state of a graph: its name, its nodes by identity, and the fields of each."""
     fields = [
         (n, n.op, n.target, n.args, n.meta, n.role, n.grad_mode, n.phase, n.sequence, n.recompute)
@@ -252,6 +255,6 @@ def copied(case: GraphCase) -> GraphCase:
     return attrs.evolve(case, graph=Graph(tuple(made.values()), case.graph.name))
 
 
-def title(kind: str, function: Any) -> str:
+def title(kind: str, function: object) -> str:
     """The name of the checked object in messages."""
     return f"{kind} {getattr(function, '__name__', None) or getattr(function, 'name', function)!r}"

@@ -37,7 +37,7 @@ TAPE_LAW = ("T1", "interpreted under the tape = its own tape")
 """The name and the claim of the law."""
 
 
-def check_tape(function: Callable[..., Any] | None = None, *args: Any) -> Checked:
+def check_tape(function: Callable[..., object] | None = None, *args: object) -> Checked:
     """Checks the tape of a function, and returns its laws; by default, of each in the corpus.
 
     Raises LawError where differentiating the captured graph gives other gradients than the function
@@ -74,7 +74,7 @@ def check_tape(function: Callable[..., Any] | None = None, *args: Any) -> Checke
     return Checked("the corpus", TAPE_LAW[:1], len(subjects))
 
 
-def _with_values(joint: Graph, args: Sequence[Any]) -> Given:
+def _with_values(joint: Graph, args: Sequence[object]) -> Given:
     """Inputs of the joint graph: the arguments, and drawn tangents."""
     inputs = drawn(joint, DRAWS[0], (0, 1))
     leaves: list[Any] = optree.tree_leaves(args)  # type: ignore[arg-type]
@@ -99,7 +99,7 @@ def _check_takes(name: str, captured: Graph, joint: Graph) -> None:
     """Raises ArgumentError if the two graphs cannot be compared."""
     if not joint.outputs_with(Gradient):
         raise ArgumentError(f"laws: {name} has no gradient, expected arguments that require grad")
-    roles: list[Any] = [node.role for node in joint.placeholders]
+    roles: list[object] = [node.role for node in joint.placeholders]
     if not set(roles).issuperset(node.role for node in captured.placeholders):
         raise ArgumentError(f"laws: arguments of {name} overlap, expected memory of their own")
     # A tangent has the geometry that its result had before the change.
@@ -123,7 +123,7 @@ def _compare(captured: Graph, case: GraphCase, inputs: Given) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return np.array(value.array) if isinstance(value, ArrayValue) else value
 
 
@@ -140,7 +140,7 @@ class _UnderTape(Interpreter):
             return super().call(target, args)
 
 
-def gradients_of_graph(graph: Graph, values: dict[Any, Any]) -> dict[Role, Any]:
+def gradients_of_graph(graph: Graph, values: dict[Any, Any]) -> dict[Role, object]:
     """Returns the gradients of a captured graph by role, for inputs and tangents by role.
 
     A gradient is None if nothing flows. All inputs of float dtypes require grad.
@@ -195,7 +195,7 @@ def _gradients(
     }
 
 
-def _tensor(value: Any) -> Tensor:
+def _tensor(value: object) -> Tensor:
     return al.from_numpy(np.array(value))
 
 

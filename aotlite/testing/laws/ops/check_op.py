@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from aotlite.testing.laws.samples.sample import Sample, size_of
 __all__ = ["check_op", "of", "op_of"]
 
 
-def of(op: Op | str | Callable[..., Any]) -> tuple[Law, ...]:
+def of(op: Op | str | Callable[..., object]) -> tuple[Law, ...]:
     """The laws that apply to an op, its name, or its function.
 
     >>> from aotlite.testing import laws
@@ -35,8 +34,8 @@ def of(op: Op | str | Callable[..., Any]) -> tuple[Law, ...]:
 
 
 def check_op(
-    op: Op | str | Callable[..., Any],
-    samples: Iterable[Sample | tuple[Any, ...]] | None = None,
+    op: Op | str | Callable[..., object],
+    samples: Iterable[Sample | tuple[object, ...]] | None = None,
     laws: Iterable[Law | str] | None = None,
 ) -> Checked:
     """Checks an op, and returns the laws that it keeps. Raises LawError for the first broken law.
@@ -95,7 +94,7 @@ def _shown(error: LawError, sample: Sample) -> LawError:
 
 
 # ------------------------------------------------------------------------------------- arguments
-def op_of(given: Any) -> Op:
+def op_of(given: object) -> Op:
     """Returns the op of a name or a function. Raises ArgumentError if there is none."""
     name = given if isinstance(given, str) else getattr(given, "__name__", None)
     if isinstance(given, Op):
@@ -121,7 +120,7 @@ def op_of(given: Any) -> Op:
     return found
 
 
-def _sample(given: Any) -> Sample:
+def _sample(given: object) -> Sample:
     if isinstance(given, Sample):
         return given
     if isinstance(given, tuple):

@@ -98,11 +98,11 @@ def _check_outlined(op: DataOp, sample: Sample) -> None:
         _check_layout(op, sample, out, outline.meta(array.shape), array)
 
 
-def _listening(op: Op, raw: list[Any]) -> Any:
+def _listening(op: Op, raw: list[object]) -> Any:
     """The op with a kernel that appends its results to `raw`, before they are copied or cast."""
     pure = kernel_op(op)
 
-    def kernel(arrays: Any, meta: Any, *args: Any) -> Any:
+    def kernel(arrays: object, meta: object, *args: object) -> Any:
         result = pure.kernel(arrays, meta, *args)  # type: ignore[union-attr]
         raw.append(result)
         return result
@@ -111,11 +111,11 @@ def _listening(op: Op, raw: list[Any]) -> Any:
     return listening if op is pure else attrs.evolve(op, functional=listening)  # type: ignore[call-arg]
 
 
-def _pure_args(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _pure_args(op: Op, args: tuple[object, ...]) -> tuple[Any, ...]:
     return (0, 0, 0, *args) if isinstance(op, RandomOp) else args
 
 
-def _metas(meta: Any) -> tuple[TensorMeta, ...]:
+def _metas(meta: object) -> tuple[TensorMeta, ...]:
     return meta if type(meta) is tuple else (meta,)
 
 
@@ -126,7 +126,7 @@ def _check_array(op: Op, sample: Sample, meta: TensorMeta, array: Any) -> None:
     )
 
 
-def _check_layout(op: Op, sample: Sample, out: Tensor, meta: TensorMeta, array: Any) -> None:
+def _check_layout(op: Op, sample: Sample, out: Tensor, meta: TensorMeta, array: object) -> None:
     assert out.meta == meta, f"{op.name}{sample}: the result is {out.meta}, expected {meta}"
     steps = tuple(step // out.array.itemsize for step in out.array.strides)
     assert out.numel() == 0 or steps == meta.stride, (
@@ -138,7 +138,7 @@ def _check_layout(op: Op, sample: Sample, out: Tensor, meta: TensorMeta, array: 
 
 
 def _check_window(
-    op: Op, sample: Sample, operand: Tensor, view: ViewOp, rest: tuple[Any, ...]
+    op: Op, sample: Sample, operand: Tensor, view: ViewOp, rest: tuple[object, ...]
 ) -> None:
     meta, start = view.result((operand, *rest))
     assert view.recasts or meta.dtype is operand.dtype, (

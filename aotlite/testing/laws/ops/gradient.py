@@ -60,14 +60,18 @@ def forward(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return tuple(out for out in run(op, args) if out.dtype.is_differentiable)
 
 
-def leaves_of(args: tuple[Any, ...], only: int | None = None) -> list[Tensor]:
+def leaves_of(args: tuple[object, ...], only: int | None = None) -> list[Tensor]:
     """Makes the differentiable operands (at the position `only`, if given) leaves; returns them."""
     chosen = args if only is None else args[only]
     return [t.requires_grad_() for t in tensors_in(chosen) if t.dtype.is_differentiable]
 
 
 def gradients(
-    outs: Sequence[Tensor], leaves: Sequence[Tensor], weights: Sequence[Any], *, again: bool = False
+    outs: Sequence[Tensor],
+    leaves: Sequence[Tensor],
+    weights: Sequence[object],
+    *,
+    again: bool = False,
 ) -> tuple[Any, ...]:
     """The gradients of the weighted results for the leaves; None for a leaf without one."""
     pairs = [(o, w) for o, w in zip(outs, weights, strict=True) if o.requires_grad]
@@ -149,7 +153,7 @@ def _product(a: Any, b: Any) -> float:
     return float((np.conj(a) * b).sum().real)
 
 
-def _moved_weights(direction: Any, weights: Sequence[Tensor], k: int) -> tuple[Tensor, ...]:
+def _moved_weights(direction: object, weights: Sequence[Tensor], k: int) -> tuple[Tensor, ...]:
     return tuple(
         tensor_of(w.array + direction) if i == k else tensor_of(np.array(w.array))
         for i, w in enumerate(weights)
@@ -193,7 +197,7 @@ def _like(gradient: Tensor, shape: tuple[int, ...]) -> np.ndarray:
     return array if array.shape == tuple(shape) else np.full(shape, np.nan)
 
 
-def _moved(op: Op, sample: Sample, k: int, by: Any) -> tuple[tuple[Any, ...], Tensor]:
+def _moved(op: Op, sample: Sample, k: int, by: object) -> tuple[tuple[Any, ...], Tensor]:
     """Returns fresh arguments with `by` added to differentiable operand `k`, and that operand."""
     args = bound(op, sample)
     operand = [t for t in tensors_in(args) if t.dtype.is_differentiable][k]
@@ -285,7 +289,7 @@ def _poisoned(tensor: Tensor) -> Tensor:
 def _apply(
     op: PureOp | DataOp,
     formula: Formula,
-    args: tuple[Any, ...],
+    args: tuple[object, ...],
     outs: tuple[Tensor, ...],
     instead: Any,
 ) -> list[Tensor]:
@@ -329,7 +333,7 @@ def _check_versions(op: Op, sample: Sample, only: int | None) -> None:
         )
 
 
-def _bits(gradient: Any) -> bytes:
+def _bits(gradient: Tensor | None) -> bytes:
     return b"" if gradient is None else np.ascontiguousarray(gradient.array).tobytes()
 
 
@@ -367,7 +371,7 @@ def _loss_gradients(
     return found, _table_saves(op, args, leaves)
 
 
-def _table_saves(op: Op, args: tuple[Any, ...], leaves: list[Tensor]) -> set[tuple[Source, int]]:
+def _table_saves(op: Op, args: tuple[object, ...], leaves: list[Tensor]) -> set[tuple[Source, int]]:
     vjp = vjp_of(op)
     if vjp is None:
         return set()

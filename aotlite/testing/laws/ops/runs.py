@@ -51,13 +51,13 @@ def tight_tensor_of(array: np.ndarray) -> Tensor:
     return from_numpy(np.copy(array, order="K"))
 
 
-def bound(op: Op, sample: Sample, make: Any = tensor_of) -> tuple[Any, ...]:
+def bound(op: Op, sample: Sample, make: object = tensor_of) -> tuple[Any, ...]:
     """The canonical arguments of a sample with a fresh tensor for each array."""
     values = {key: _tensors(value, make) for key, value in sample.kwargs.items()}
     return op.bind(tuple(_tensors(value, make) for value in sample.args), values)
 
 
-def _tensors(value: Any, make: Any) -> Any:
+def _tensors(value: Any, make: Any) -> object:
     if isinstance(value, np.ndarray):
         return make(value)
     return tuple(_tensors(item, make) for item in value) if isinstance(value, tuple) else value
@@ -120,12 +120,12 @@ def is_viewing(op: Op) -> bool:
 
 
 # ------------------------------------------------------------------------------------ comparison
-def bits(array: Any) -> bytes:
+def bits(array: object) -> bytes:
     """The bytes of the elements in row-major order."""
     return np.ascontiguousarray(array).tobytes()
 
 
-def same_bits(a: Any, b: Any) -> bool:
+def same_bits(a: object, b: object) -> bool:
     """Whether shape, dtype and each byte agree; all nans are equal."""
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape or a.dtype != b.dtype:
@@ -138,7 +138,7 @@ def same_bits(a: Any, b: Any) -> bool:
     return bits(np.where(nans, 0, a)) == bits(np.where(nans, 0, b))
 
 
-def close(a: Any, b: Any, tolerance: float) -> bool:
+def close(a: object, b: object, tolerance: float) -> bool:
     """Whether two arrays agree within `tolerance` times the largest of their values, at least 1."""
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -58,7 +57,7 @@ def _has_copies(tensor: Tensor) -> bool:
     return len(set(places.tolist())) < len(places)
 
 
-def _reads_gaps(op: ViewOp, parent: Tensor, rest: tuple[Any, ...]) -> bool:
+def _reads_gaps(op: ViewOp, parent: Tensor, rest: tuple[object, ...]) -> bool:
     """Whether the view shows memory between the parent's elements, as only `as_strided` may."""
     if op.name != "as_strided":
         return False
@@ -85,7 +84,7 @@ def _check_outside(op: Op, sample: Sample, parent: Tensor, seen: Tensor, changed
 
 
 def _check_scatter(
-    op: Op, sample: Sample, parent: Tensor, value: Tensor, rest: Sequence[Any], changed: Tensor
+    op: Op, sample: Sample, parent: Tensor, value: Tensor, rest: Sequence[object], changed: Tensor
 ) -> None:
     scatter = OPS.get(f"{op.name}_scatter")
     if scatter is not None and not _has_copies(value):

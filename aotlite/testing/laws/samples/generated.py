@@ -31,12 +31,12 @@ from aotlite.testing.laws.samples.sample import (
 
 __all__ = ["samples_for"]
 
-_BY_TYPE: dict[str, tuple[Any, ...]] = {
+_BY_TYPE: dict[str, tuple[object, ...]] = {
     "bool": (False, True),
     "float": (0.5,),
     "Scalar": (2, -0.5),
 }
-_BY_NAME: dict[str, tuple[Any, ...]] = {
+_BY_NAME: dict[str, tuple[object, ...]] = {
     "dim": (0, -1),
     "size": ((2, 3), (), (4,)),
 }
@@ -111,7 +111,7 @@ class _Tensor:
 _TENSOR = _Tensor()
 
 
-def _literals(op: Op, parameter: SchemaParameter) -> tuple[Any, ...]:
+def _literals(op: Op, parameter: SchemaParameter) -> tuple[object, ...]:
     """The values to try for one parameter."""
     if parameter.type.holds_tensor:
         optional = parameter.default is not REQUIRED
@@ -131,7 +131,7 @@ def _literals(op: Op, parameter: SchemaParameter) -> tuple[Any, ...]:
 
 
 def _filled(
-    choice: Sequence[Any],
+    choice: Sequence[object],
     parameters: Sequence[SchemaParameter],
     columns: Sequence[np.ndarray],
     *,

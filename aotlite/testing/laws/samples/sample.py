@@ -45,7 +45,7 @@ class Sample:
         return f"({', '.join(words)})"
 
 
-def _source(value: Any) -> str:
+def _source(value: object) -> str:
     if isinstance(value, np.ndarray):
         steps = tuple(step // value.itemsize for step in value.strides)
         text = f"np.array({value.tolist()}, {str(value.dtype)!r})"
@@ -56,7 +56,7 @@ def _source(value: Any) -> str:
     return repr(value)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, np.ndarray):
         steps = tuple(step // value.itemsize for step in value.strides)
         return f"{value.dtype}{list(value.shape)}{list(steps)}"
@@ -71,7 +71,7 @@ def size_of(sample: Sample) -> tuple[int, int]:
     return sum(a.size for a in arrays), sum(a.ndim for a in arrays)
 
 
-def arrays_in(value: Any) -> Iterator[np.ndarray]:
+def arrays_in(value: object) -> Iterator[np.ndarray]:
     """The arrays of an argument tuple, in order."""
     if isinstance(value, np.ndarray):
         yield value

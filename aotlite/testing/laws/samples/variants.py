@@ -122,7 +122,7 @@ def changed(sample: Sample, change: Callable[[np.ndarray], np.ndarray]) -> Sampl
     main = next((a.dtype for a in arrays_in(sample.args) if a.dtype.kind in "fcV"), None)
     main = main or next((a.dtype for a in arrays_in(sample.args)), None)
 
-    def one(value: Any) -> Any:
+    def one(value: object) -> Any:
         if isinstance(value, np.ndarray):
             made = change(value) if value.dtype == main else value
             touched.append(made is not value)
