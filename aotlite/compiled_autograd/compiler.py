@@ -13,7 +13,7 @@ import itertools
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import attrs
@@ -22,10 +22,18 @@ from aotlite.compiled_autograd.dynamic.templates import Templates
 from aotlite.compiled_autograd.execution import Program, Tape, TapeRun, order_of
 from aotlite.compiled_autograd.fast_path.matcher import MISS, Matcher, look_again
 from aotlite.compiled_autograd.recompile_reasons import why
-from aotlite.compiled_autograd.structure import TapeStructure, alike, look_at, shares_gradients
+from aotlite.compiled_autograd.structure import (
+    Roots,
+    TapeStructure,
+    alike,
+    look_at,
+    shares_gradients,
+)
 from aotlite.eager.autograd.engine import BackwardPass, run_backward
 from aotlite.eager.base.modes import STATE, TapeCompiler, backward_task
 from aotlite.eager.base.tape.hooks import HookChanges
+from aotlite.eager.base.tape.node import Edge
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import GuardError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
@@ -130,8 +138,13 @@ class CompiledAutograd:
 
     # --- running
     def run(
-        self, roots: Any, sinks: Any, accumulate: bool, retain: bool, create_graph: bool
-    ) -> list[Any]:
+        self,
+        roots: Roots,
+        sinks: Sequence[Edge | None] | None,
+        accumulate: bool,
+        retain: bool,
+        create_graph: bool,
+    ) -> list[Tensor | None]:
         """Runs a backward from these roots, as `engine.run_backward` does; the sinks' gradients."""
         if create_graph:
             raise noted(
@@ -156,7 +169,9 @@ class CompiledAutograd:
         finally:
             STATE.grad_mode, STATE.tapes = mode, outer.pop()
 
-    def _run(self, roots: Any, sinks: Any, *, accumulate: bool, retain: bool) -> list[object]:
+    def _run(
+        self, roots: Roots, sinks: Sequence[Edge | None] | None, *, accumulate: bool, retain: bool
+    ) -> list[Tensor | None]:
         changes = HookChanges.count
         for matcher in self._recent:
             found = matcher.match(roots, sinks, accumulate, retain)
@@ -183,7 +198,7 @@ class CompiledAutograd:
             self._note(Matcher(tape, program))
         return self._follow(tape, program)
 
-    def _follow(self, tape: Tape, program: Program) -> list[object]:
+    def _follow(self, tape: Tape, program: Program) -> list[Tensor | None]:
         run = TapeRun(tape, self._compile, self._templates)
         try:
             return run.follow(program)
@@ -216,11 +231,11 @@ class CompiledAutograd:
             self._alike[alike(look)] += 1  # it is said once
         return True
 
-    def _left(self, tape: Tape) -> list[object]:
+    def _left(self, tape: Tape) -> list[Tensor | None]:
         self.counters.skipped += 1
         return BackwardPass(tape.sinks_to_fill(), tape.retain)._pass(tape.roots)
 
-    def _capture(self, tape: Tape) -> list[object]:
+    def _capture(self, tape: Tape) -> list[Tensor | None]:
         look, number = tape.look, next(_NUMBERS)
         reason = why(look, self._last)
         seen = attrs.evolve(look, nodes=[], number={}, forms=list(look.forms))

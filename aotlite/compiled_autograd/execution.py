@@ -31,6 +31,7 @@ from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.hooks import HookChanges
 from aotlite.eager.base.tape.node import LAST, Edge, TapeNode
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.ir.errors import AutogradError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
@@ -140,11 +141,11 @@ class TapeRun(BackwardPass):
 
     # --- gradients in flight
     @property
-    def gradients(self) -> dict[TapeNode, list[Any]]:
+    def gradients(self) -> dict[TapeNode, list[Tensor | None]]:
         return self._buffers
 
     @gradients.setter
-    def gradients(self, value: dict[TapeNode, list[Any]]) -> None:
+    def gradients(self, value: dict[TapeNode, list[Tensor | None]]) -> None:
         self._buffers = value
 
     def at(self, place: Place) -> Any:
@@ -164,7 +165,7 @@ class TapeRun(BackwardPass):
                 found.setdefault(id(grad), ("sink", index))
         return found
 
-    def on_their_way(self) -> list[Any]:
+    def on_their_way(self) -> list[Tensor | None]:
         """All gradients in flight: at nodes that have not run, then at sinks; None if absent."""
         found = [grad for node in self._arrived() for grad in self._buffers[node]]
         return [*found, *self.collected]
@@ -195,7 +196,7 @@ class TapeRun(BackwardPass):
         return self.arrivals(), tuple(sorted(self.changed.items()))
 
     # --- running known pieces
-    def follow(self, program: Program) -> list[Any]:
+    def follow(self, program: Program) -> list[Tensor | None]:
         """Runs the pieces of a program; records and adds missing ones."""
         piece, order = program.first, program.order
         start = 0
@@ -257,7 +258,7 @@ class TapeRun(BackwardPass):
             return False
         return not any(edge is not None and _is_formed(edge[0]) for edge in node.edges)
 
-    def _run(self, node: TapeNode, grads: list[object]) -> Sequence[object]:
+    def _run(self, node: TapeNode, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         try:
             return self._run_or_record(node, grads)
         except UnsupportedError:  # the node is found to be closed
@@ -268,7 +269,7 @@ class TapeRun(BackwardPass):
             noted(error, *whose, *known_notes(node))
             raise
 
-    def _run_or_record(self, node: TapeNode, grads: list[object]) -> Sequence[object]:
+    def _run_or_record(self, node: TapeNode, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         if self.recorder is None:
             return super()._run(node, grads)
         assert isinstance(self.recorder, TapeRecorder)
@@ -277,7 +278,7 @@ class TapeRun(BackwardPass):
         run, form = partial(self._recorded, grads=grads), self.tape.look.forms[number]
         return self.recorder.run(node, number, grads, wanted, form, run)
 
-    def _recorded(self, node: TapeNode, grads: list[object]) -> Sequence[object]:
+    def _recorded(self, node: TapeNode, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         """The gradients of a twin node on fakes; raises a refusal that its code caught (CAP-13)."""
         assert self.recorder is not None
         with raising_refusals(self.recorder):

@@ -109,7 +109,7 @@ class TapeRecorder(CaptureRecorder):
         real = self._met.reals.get(id(fake))
         return None if real is None else self.place_of(real)
 
-    def add(self, leaf: Tensor, grads: list[object]) -> None:
+    def add(self, leaf: Tensor, grads: list[Any]) -> None:
         """Notes the gradient of a leaf; the engine calls it (`capture_protocol.Grads`)."""
         self.pending.append((self._number, grads[0]))
 
@@ -157,11 +157,11 @@ class TapeRecorder(CaptureRecorder):
     def _of_form(
         self,
         node: OpNode,
-        grads: list[object],
+        grads: list[Any],
         form: Form,
         inputs: list[Node],
         run: Callable[[TapeNode], Any],
-    ) -> Sequence[object]:
+    ) -> Sequence[Tensor | None]:
         """The gradients of an op node; its fragment is copied if one of its form was recorded."""
         key = key_of(node, form, grads, inputs)
         fragment = None if key is None else self._fragments.get(key)
@@ -176,7 +176,7 @@ class TapeRecorder(CaptureRecorder):
 
     def _copied_fragment(
         self, fragment: Fragment, grads: list[Any], inputs: list[Node]
-    ) -> list[object]:
+    ) -> list[Tensor | None]:
         values: list[Any] = [None if grad is None else grad.value for grad in grads]
         values += inputs
         self.nodes += fragment.copied(values, self.marker)
@@ -213,7 +213,7 @@ class TapeRecorder(CaptureRecorder):
             for slot, record in enumerate(records)
         ]
 
-    def _pasted(self, node: CompiledBackward, number: int, grads: list[Any]) -> list[object]:
+    def _pasted(self, node: CompiledBackward, number: int, grads: list[Any]) -> list[Tensor | None]:
         """Inlines the graph of a compiled backward; returns its gradients (CAG-11, CAG-23)."""
         plan = node.plan
         assert plan.variants is not None

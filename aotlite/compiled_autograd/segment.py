@@ -20,6 +20,7 @@ from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
 from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.new_tensors import tensors_over
 from aotlite.eager.base.tape.node import TapeNode, released
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.run.interpreter import ArrayValue, array_value
@@ -29,9 +30,9 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 class State(Protocol):
     """The gradients in flight between two segments."""
 
-    gradients: dict[TapeNode, list[Any]]
+    gradients: dict[TapeNode, list[Tensor | None]]
     """The gradients that have arrived at nodes that have not run."""
-    collected: list[Any]
+    collected: list[Tensor | None]
     """The gradients that have arrived at the sinks."""
     retain: bool
 
@@ -119,7 +120,7 @@ class Segment(SegmentRecording):
         if not state.retain:
             for number, _ in self.kept:
                 nodes[number].release()
-        found: list[Any] = []
+        found: list[Tensor | None] = []
         if self.run is not None:
             buffers = {id(window_of(value)[0]) for value in values} if self.shared else ()
             try:
@@ -167,7 +168,7 @@ class Segment(SegmentRecording):
                 values.append(as_value(value, read_as.meta))
         return values
 
-    def _deliver(self, nodes: Sequence[TapeNode], state: State, found: list[object]) -> None:
+    def _deliver(self, nodes: Sequence[TapeNode], state: State, found: list[Tensor | None]) -> None:
         values = _Delivered(found, state)
         leaving = {nodes[number]: [values.at(of) for of in row] for number, row in self.leaving}
         collected = [

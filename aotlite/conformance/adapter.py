@@ -189,15 +189,15 @@ class Adapter(Differentiable):
         """Writes one number into all of `a` in place."""
 
     @optional
-    def add_(self, a: Array, b: object) -> Array:
+    def add_(self, a: Array, b: Array | float) -> Array:
         """Adds an array or a number to `a` in place, and returns the library's result."""
 
     @optional
-    def mul_(self, a: Array, b: object) -> Array:
+    def mul_(self, a: Array, b: Array | float) -> Array:
         """Multiplies `a` by an array or a number in place."""
 
     @optional
-    def put(self, a: Array, places: list[int], value: object) -> None:
+    def put(self, a: Array, places: list[int], value: Array | float) -> None:
         """`a[places] = value` in place; places may occur twice."""
 
     @optional
@@ -205,11 +205,11 @@ class Adapter(Differentiable):
         """`a[mask] = value` in place."""
 
     @optional
-    def put_add(self, a: Array, places: list[int], value: object) -> None:
+    def put_add(self, a: Array, places: list[int], value: Array | float) -> None:
         """Adds to rows of `a` in place; places that occur twice count twice."""
 
     @optional
-    def add_out(self, a: Array, b: object, out: Array) -> Array:
+    def add_out(self, a: Array, b: Array | float, out: Array) -> Array:
         """Writes `a + b` into `out`, and returns the library's result."""
 
     @optional
@@ -253,11 +253,11 @@ class Adapter(Differentiable):
     # --- functional ops
 
     @optional
-    def add(self, a: Array, b: object) -> Array:
+    def add(self, a: Array, b: Array | float) -> Array:
         """`a + b`, new."""
 
     @optional
-    def mul(self, a: Array, b: object) -> Array:
+    def mul(self, a: Array, b: Array | float) -> Array:
         """`a * b`, new."""
 
     @optional
@@ -318,7 +318,7 @@ class Adapter(Differentiable):
         """An array on the memory of any object that supports DLPack."""
 
     @optional
-    def from_buffer(self, buffer: object, dtype: str) -> Array:
+    def from_buffer(self, buffer: bytearray, dtype: str) -> Array:
         """A 1-d array on the memory of an object with the buffer protocol."""
 
     # --- Python's own protocols: defined here, because the language has them
@@ -327,7 +327,7 @@ class Adapter(Differentiable):
         """`a[key] = value`, whether or not the library supports it."""
         a[key] = value
 
-    def iadd(self, a: Array, b: object) -> Array:
+    def iadd(self, a: Array, b: Array | float) -> Array:
         """The object that `a += b` would bind to `a`: the same one, or another."""
         if not any(hasattr(type(a), name) for name in ("__iadd__", "__add__")):
             raise Absent("+=")

@@ -106,14 +106,14 @@ def call_of(args: tuple[object, ...], kwargs: dict[str, object]) -> FlatArgument
 
 def on_leaves(
     function: Callable[..., object], call: FlatArguments
-) -> Callable[[list[object]], object]:
+) -> Callable[[list[Any]], object]:
     """`function` on flat arguments, with an `ArrayStandIn` for each ndarray (NDA-2).
 
     The closure holds no argument: an error raised inside keeps its frame, and with it the closure.
     """
     spec, firsts = call.spec, call.first_of_array()
 
-    def run(leaves: list[object]) -> object:
+    def run(leaves: list[Any]) -> object:
         made: dict[int, ArrayStandIn] = {}
         seen = [
             leaf if first is None else made.setdefault(first, ArrayStandIn(leaf))

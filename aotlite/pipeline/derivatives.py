@@ -20,8 +20,8 @@ import attrs
 
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import cached_property, lock
-from aotlite.ir.graph import Graph, Node, Role
-from aotlite.ir.graph.role import Kept, Saved
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph.role import Kept, Role, Saved
 from aotlite.pipeline.lowering import backward_compiler
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.partitioning import decomposed_for_fusion, partitioned

@@ -22,7 +22,6 @@ from aotlite.ir.graph.role import (
     Role,
     Saved,
 )
-from aotlite.ir.meta import TensorMeta
 from aotlite.pipeline.request import Compilation
 from aotlite.stages.records.backward.partition import Partition, SavedValue
 from aotlite.stages.s7_simplify.decompositions import decompose
@@ -139,7 +138,7 @@ def _check_results(
 def _form(role: Role, value: object) -> object:
     if type(value) is not Node:
         return value
-    meta: TensorMeta = value.meta
+    meta: Any = value.meta
     if isinstance(role, (Gradient, MutatedInput, Rewritten)):  # copied or summed: no user sees them
         return meta.shape, meta.dtype, meta.device
     return meta

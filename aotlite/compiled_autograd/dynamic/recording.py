@@ -73,7 +73,7 @@ class _Symbolic(SegmentRecorder):
             made = self.stands[id(grad)] = Tensor(Storage(None, capture=self), meta)
             self.places[id(made)] = self.places[id(grad)]
 
-    def _stand_for(self, grad: Tensor | None) -> object:
+    def _stand_for(self, grad: Tensor | None) -> Tensor | None:
         return None if grad is None else self.stands[id(grad)]
 
 

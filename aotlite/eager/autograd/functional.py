@@ -103,12 +103,13 @@ def _formed(inputs: Any, found: Sequence[Tensor | None]) -> list[Tensor | None]:
     Those of views may not have it yet; that of a leaf has it, unless a hook replaced it.
     """
     pairs = zip(_listed("grad: an input", inputs), found, strict=True)
-    return [g if g is None or _is_formed(t) else formed(t, g) for t, g in pairs]
+    return [
+        g if g is None or isinstance(t, GradientEdge) or _is_formed(t) else formed(t, g)
+        for t, g in pairs
+    ]
 
 
-def _is_formed(target: Tensor | GradientEdge) -> bool:
-    if isinstance(target, GradientEdge):
-        return True
+def _is_formed(target: Tensor) -> bool:
     node = target._accumulator if target._leaf else None
     return node is not None and node.extra is None
 
@@ -141,7 +142,7 @@ def _sinks(inputs: Any, name: str = "grad") -> list[Edge | None]:
     sinks = [_edge(each) for each in targets]
     for i, (tensor, sink) in enumerate(zip(targets, sinks, strict=True)):
         # A view under no_grad requires grad, and its gradient goes nowhere (TEN-21).
-        if sink is None and not (isinstance(tensor, Tensor) and tensor.requires_grad):
+        if sink is None and isinstance(tensor, Tensor) and not tensor.requires_grad:
             raise AutogradError(
                 f"{name}: input {i} ({tensor.meta}) does not require grad, expected one that does"
             )
@@ -152,7 +153,7 @@ def _edge(each: Tensor | GradientEdge) -> Edge | None:
     return (each.node, each.output_nr) if isinstance(each, GradientEdge) else edge_of(here(each))
 
 
-def _listed(what: str, tensors: object) -> list[Tensor | GradientEdge]:
+def _listed(what: str, tensors: Any) -> list[Tensor | GradientEdge]:
     try:
         alone = tensors is None or isinstance(tensors, (Tensor, GradientEdge))
         found: list[Any] = [tensors] if alone else list(tensors)
@@ -236,7 +237,7 @@ def backward_of(
     gradient: Tensor | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: object = None,
+    inputs: Iterable[Tensor | GradientEdge] | Tensor | GradientEdge | None = None,
 ) -> None:
     """Adds the gradients of this tensor to the `.grad` of the leaves that it depends on.
     With `inputs` (tensors), only to the `.grad` of these; only what they need is computed.

@@ -49,7 +49,7 @@ def single(tensor: Any, gradient: Any) -> tuple[TapeNode, list[Tensor | None], L
     count = node.results()
     if count == 1:
         return node, [gradient], leaves
-    grads = [None] * count
+    grads: list[Tensor | None] = [None] * count
     grads[tensor._index] = gradient
     return node, grads, leaves
 

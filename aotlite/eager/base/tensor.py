@@ -7,7 +7,7 @@ higher packages, from `__getitem__` to `backward`, are declared here for type ch
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from aotlite.eager.base.host_values import HostValues
@@ -146,7 +146,7 @@ class Tensor(HostValues):
             gradient: Tensor | None = None,
             retain_graph: bool | None = None,
             create_graph: bool = False,
-            inputs: object = None,
+            inputs: Iterable[Tensor] | Tensor | None = None,
         ) -> None: ...
 
         # elements

@@ -40,7 +40,7 @@ _OTHERS = {name: place for place, name in enumerate(OPERANDS)}
 
 
 @functools.cache
-def table() -> dict[str, dict[str, str]]:
+def table() -> dict[str, Any]:
     """The table: `calls` by form, `operators` by form and receiver, each with its reasons."""
     with open(TABLE, encoding="utf-8") as file:
         found: dict[str, Any] = json.load(file)

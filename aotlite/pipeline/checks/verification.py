@@ -391,7 +391,7 @@ class Noise:
         return _distance(before, after) <= limit
 
 
-def _result(role: Role, results: Results, inputs: Inputs) -> np.ndarray | None:
+def _result(role: Role, results: Results, inputs: Inputs) -> Any:
     """The result with this role; the final value of an input that the graph never writes."""
     if role not in results and isinstance(role, MutatedInput) and role.of in inputs.metas:
         return _host(inputs.unwritten(role.of, inputs.metas[role.of]))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from aotlite.testing.compiled import Compile, differences_of, kind_of
 from aotlite.testing.engines import Engine

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE
@@ -20,6 +20,8 @@ from aotlite.ir.op.operand import Operand
 
 Hook = Callable[..., Any]
 Hooks = dict[int, Hook]
+GradT = TypeVar("GradT")
+"""A gradient or None: the type that the engine has for it."""
 
 _NUMBERS = itertools.count()
 
@@ -101,7 +103,7 @@ class NodeAttachments:
         hooked = any(self.tensors.values()) or self.retained or self.pre or self.post
         return not hooked
 
-    def see_gradients(self, grads: list[object], *, absent: bool = True) -> None:
+    def see_gradients(self, grads: list[GradT], *, absent: bool = True) -> None:
         """Calls the hooks of tensors, then stores gradients in the tensors that retain them.
 
         Hooks are called for a gradient None only if `absent` is set.
@@ -117,14 +119,14 @@ class NodeAttachments:
             if tensor is not None and grads[index] is not None:
                 retain(tensor, grads[index])
 
-    def before(self, grads: list[object]) -> list[Any]:
+    def before(self, grads: list[GradT]) -> list[GradT]:
         """The gradients of the results, after the node's pre-hooks."""
         call = _call if STATE.recorder is None else STATE.recorder.hooks.call_of_node
         for hook in list(self.pre.values()):
             grads = _all_alike(hook, call(hook, tuple(grads)), grads)
         return grads
 
-    def after(self, found: Sequence[object], grads: list[object]) -> Sequence[Any]:
+    def after(self, found: Sequence[object], grads: list[GradT]) -> Sequence[Any]:
         """The gradients of the operands, after the node's hooks."""
         call = _call if STATE.recorder is None else STATE.recorder.hooks.call_of_node
         for hook in list(self.post.values()):
@@ -165,7 +167,7 @@ def alike(hook: Hook, given: Any, before: Any) -> Any:
     return given
 
 
-def _all_alike(hook: Hook, given: object, before: list[object]) -> list[object]:
+def _all_alike(hook: Hook, given: object, before: list[GradT]) -> list[Any]:
     if given is None:
         return before
     if not isinstance(given, tuple):

@@ -18,7 +18,7 @@ from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.hooks import NodeAttachments, RemovableHandle
 from aotlite.ir.errors import AutogradError, noted
 
-Edge = tuple["TapeNode", int]
+Edge = tuple[Any, int]
 Gradients = list[Any]
 
 SEQUENCE = itertools.count()
@@ -113,7 +113,7 @@ class TapeNode:
         """The number of results of the op, and of gradients that `run` takes."""
         return 1
 
-    def formed(self, index: int, grad: object) -> Any:
+    def formed(self, index: int, grad: Any) -> Any:
         """A gradient of result `index`, converted to the gradient form of that result (SHD-15)."""
         form = None if self.extra is None else self.extra.forms.get(index)
         return grad if form is None else form(grad)
