@@ -28,7 +28,7 @@ Place = tuple[int, str]
 class TrackedObject:
     """An object whose attribute reads a capture records, and whose writes it refuses (CAP-4)."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = super().__new__(cls)
         recorder = STATE.recorder
         if recorder is not None:
@@ -55,7 +55,7 @@ class TrackedCallable(TrackedObject):
         """The computation of a call."""
         raise AssertionError(f"{type(self).__name__} says what it computes")
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.forward(*args, **kwargs)
 
 

@@ -25,7 +25,7 @@ def backward(
     grad_tensors: Gradients = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: Iterable[Tensor | GradientEdge] | Tensor | GradientEdge | None = None,
+    inputs: Iterable[Tensor | GradientEdge | None] | Tensor | GradientEdge | None = None,
 ) -> None:
     """Adds the gradients of `tensors` to the `.grad` of the leaves that they depend on.
     With `inputs`, only to the `.grad` of these, which need not be leaves. A missing gradient is 1
@@ -47,8 +47,8 @@ def backward(
 
 
 def grad(
-    outputs: Iterable[Tensor | GradientEdge] | Tensor | GradientEdge,
-    inputs: Iterable[Tensor | GradientEdge] | Tensor | GradientEdge,
+    outputs: Iterable[Tensor | GradientEdge | None] | Tensor | GradientEdge,
+    inputs: Iterable[Tensor | GradientEdge | None] | Tensor | GradientEdge,
     grad_outputs: Gradients = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -237,7 +237,7 @@ def backward_of(
     gradient: Tensor | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: Iterable[Tensor | GradientEdge] | Tensor | GradientEdge | None = None,
+    inputs: Iterable[Tensor | GradientEdge | None] | Tensor | GradientEdge | None = None,
 ) -> None:
     """Adds the gradients of this tensor to the `.grad` of the leaves that it depends on.
     With `inputs` (tensors), only to the `.grad` of these; only what they need is computed.

@@ -146,7 +146,7 @@ class Tensor(HostValues):
             gradient: Tensor | None = None,
             retain_graph: bool | None = None,
             create_graph: bool = False,
-            inputs: Iterable[Tensor] | Tensor | None = None,
+            inputs: Iterable[Tensor | None] | Tensor | None = None,
         ) -> None: ...
 
         # elements
