@@ -16,7 +16,7 @@ from aotlite.ir.arrays import Array, ArrayGeometry, copied
 from aotlite.ir.arrays.cupy_namespace import CupyNamespace, is_float8, is_negative_zero
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType, float8_e4m3fn
-from aotlite.ir.errors import DeviceError, OutOfMemoryError, noted
+from aotlite.ir.errors import OutOfMemoryError, noted
 
 _SATURATING = float8_e4m3fn.numpy
 LARGEST = 448.0
@@ -258,11 +258,3 @@ def _hosted(source: Any, dtype: np.dtype[Any]) -> np.ndarray:
 
 def _as_bits(array: Array) -> Array:
     return array.view(np.uint8) if is_float8(array.dtype) else array
-
-
-def check_on(arrays: CupyArrays, array: Any, op: str) -> None:
-    """Raises DeviceError for an array of another device."""
-    if array.data.device_id != arrays.index:
-        raise DeviceError(
-            f"{op}: the array is on CUDA device {array.data.device_id}, expected {arrays.index}"
-        )

@@ -21,7 +21,7 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.forks import cached_property
-from aotlite.ir.graph import Graph, Node, Phase, output_node
+from aotlite.ir.graph import Graph, Phase, output_node
 from aotlite.ir.graph.role import (
     RNG_INPUTS,
     RNG_OUTPUTS,
@@ -39,7 +39,7 @@ from aotlite.ir.graph.role import (
     Token,
 )
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import GeometryOp, InplaceOp, PureOp, RandomOp
+from aotlite.ir.op import InplaceOp, PureOp, RandomOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.run.interpreter import ArrayValue, Interpreter, array_value, call_arrays
 from aotlite.pipeline.checks.dry_run_effects import Happened, Muted
@@ -49,6 +49,7 @@ from aotlite.stages.records.metadata.function_facts import Plain
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s3_convention.synthetic_bases import with_bases
+from aotlite.stages.shared.gradient_sinks import first_form
 from aotlite.stages.shared.memory.extents import extent_node
 
 SEED, OFFSET = 20240607, 8
@@ -462,7 +463,7 @@ def _observable(captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, 
     for index, result in enumerate(meta.outputs):
         if isinstance(result, Plain):
             value = captured.graph.outputs[index]
-            seen = _first_form(value) if result.geometry_steps else value
+            seen = first_form(value) if result.geometry_steps else value
             if seen not in wrappers:
                 outputs.append((meta.role_of(index), seen))
     for index, base in enumerate(meta.bases):
@@ -470,10 +471,3 @@ def _observable(captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, 
             outputs.append((IntermediateBase(index), base.node))
     closing = output_node([value for _, value in outputs], [role for role, _ in outputs])
     return Graph((*nodes, closing), captured.graph.name)
-
-
-def _first_form(value: Node) -> Node:
-    """The node that made the object whose geometry ops and writes led to `value`."""
-    while isinstance(value.target, (InplaceOp, GeometryOp)):
-        value = value.args[0]
-    return value

@@ -7,7 +7,6 @@ Rules: META-3, FUN-21, FUN-22, FUN-26. Spec: `specs/s9_lower.md`.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Any
 
 import attrs
@@ -45,22 +44,6 @@ def with_closing_copies(graph: Graph, meta: FunctionMeta) -> tuple[Graph, Functi
     closed = build.finish([value for _, value in results], [role for role, _ in results])
     closed.copies = tuple(copies)
     return closed, attrs.evolve(meta, inputs=inputs)
-
-
-class MutationKind(Enum):
-    """Who writes an input (META-3)."""
-
-    NOT_MUTATED = "it is not written"
-    IN_GRAPH = "a graph without backward may write it itself"
-    OUT_GRAPH = "it is written after the graph has run"
-
-
-def mutation_kind(each: InputMeta, *, keep_input_mutations: bool = True) -> MutationKind:
-    """Who writes an input: nobody, the graph, or the runtime after it."""
-    if not (each.writes or each.written_late):
-        return MutationKind.NOT_MUTATED
-    stays = keep_input_mutations and may_stay(each)
-    return MutationKind.IN_GRAPH if stays else MutationKind.OUT_GRAPH
 
 
 def may_stay(each: InputMeta) -> bool:

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from aotlite.backends.c_family.loop_geometry import LoopGeometry
-from aotlite.backends.c_family.scalar_text import ROW, CScope
+from aotlite.backends.c_family.scalar_text import CScope
 from aotlite.backends.cuda.emit.memory_accesses import Sweep
 from aotlite.backends.loops.program import (
     Statement,
@@ -36,11 +35,6 @@ class KernelCode:
     """Bytes of dynamic shared memory."""
     sweeps: tuple[Sweep, ...] = ()
     """The accesses to memory, for `memory_traffic`."""
-
-
-def row_of(geometry: LoopGeometry) -> CScope:
-    """Returns the scope of a row, inside a scope of constants."""
-    return CScope(CScope(None), (1 << geometry.space) - 1 | ROW)
 
 
 def constants_of(row: CScope) -> list[str]:

@@ -26,8 +26,7 @@ from aotlite.ir.ops.creation.factories import FULL
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.s8_partition.closing_copies import (
-    MutationKind,
-    mutation_kind,
+    may_stay,
     with_closing_copies,
 )
 from tests.stages.helpers.journeys import run_graph, same_results, values_for
@@ -298,9 +297,7 @@ def test_the_record_of_an_argument_says_of_its_writes_what_they_are() -> None:
         data = [n for n in nodes if isinstance(n.target, InplaceOp) and storage_root(n) is root]
         assert record.writes_data == bool(data), names
         assert record.under_no_grad == (bool(data) and not any(n.grad_mode for n in data)), names
-        kinds = [mutation_kind(record, keep_input_mutations=keep) for keep in (False, True)]
-        is_written = record.writes_data or record.writes_metadata
-        assert kinds[0] is (MutationKind.OUT_GRAPH if is_written else MutationKind.NOT_MUTATED)
+        assert record.writes == (record.writes_data or record.writes_metadata), names
         changed = attrs.evolve(stages["analyze"], training=False)
         _, closed = with_closing_copies(stages["simplify"], changed)
-        assert closed.inputs[0].in_graph == (kinds[1] is MutationKind.IN_GRAPH), names
+        assert closed.inputs[0].in_graph == (record.writes and may_stay(record)), names
