@@ -245,6 +245,9 @@ class PureOp(Op):
     group (a, b)."""
     additive: bool = attrs.field(kw_only=True, default=False)
     """Of a reduction: the result for a sum of operands is the sum of the results."""
+    neutral: Callable[[Any], Any] | None = attrs.field(kw_only=True, default=None)
+    """Of a reduction or scan: `neutral(dtype)` is the element that changes nothing; None if there
+    is none. Masked tensors have it in place of masked elements."""
     workspace: Mapping[str, Any] | None = attrs.field(kw_only=True, default=None)
     """The memory that the kernel may hold beside its results; None for that of its cost class
     (`ir/op/workspace.py`)."""

@@ -16,7 +16,9 @@ from typing import Any
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry import sizes
-from aotlite.ir.op import PureOp, schema_of
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Op, PureOp, schema_of
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.precision import cast, widened
 from aotlite.ir.ops.reduce.blocked_sums import sum_over
@@ -38,17 +40,22 @@ def _binary(function: Callable[[Array, Any], Array]) -> Callable[[Any, Any], Arr
     return method
 
 
-class ArrayOperand:
-    """An array with the operand methods that compositions call, computed as the ops' kernels do.
+class ArrayOperand(Operand):
+    """An array with operand methods, computed as the ops' kernels do.
 
-    It knows no meta and binds no arguments, so that a method costs little more than the function of
-    the array library. Compositions widen 16-bit floats first.
+    The methods of this class know no meta and bind no arguments, so that they cost little more than
+    the function of the array library; their compositions widen 16-bit floats first. Any other
+    method is the kernel of its op.
     """
 
     __slots__ = ("array", "xp")
 
     def __init__(self, xp: Any, array: Array) -> None:
         self.xp, self.array = xp, array
+
+    @property
+    def meta(self) -> TensorMeta:  # type: ignore[override]
+        return tensor_meta(self.shape, None, self.dtype)
 
     @property
     def dtype(self) -> DType:
@@ -62,8 +69,18 @@ class ArrayOperand:
     def ndim(self) -> int:
         return len(self.array.shape)
 
-    def is_complex(self) -> bool:
-        return self.dtype.is_complex
+    def _apply(self, op: Op, args: tuple[Any, ...]) -> Any:
+        if not isinstance(op, PureOp):
+            raise TypeError(f"composed: {op.name} is no pure op, expected one that has a kernel")
+        found = op.kernel(self, op.infer(args), *map_operands(args, lambda each: each.array))
+        if type(found) is tuple:
+            return tuple([ArrayOperand(self.xp, each) for each in found])
+        return ArrayOperand(self.xp, found)
+
+    @property
+    def namespace(self) -> Any:
+        """The array library's functions: a kernel asks its array backend for no more."""
+        return self.xp
 
     def to(self, dtype: DType) -> ArrayOperand:
         if self.array.dtype == dtype.numpy:
@@ -71,6 +88,10 @@ class ArrayOperand:
         return ArrayOperand(self.xp, cast(self.xp, self.array, dtype))
 
     to_kind = to
+
+    @property
+    def real(self) -> ArrayOperand:
+        return ArrayOperand(self.xp, self.xp.real(self.array))
 
     def new_full(self, size: tuple[int, ...], value: Any) -> ArrayOperand:
         return ArrayOperand(self.xp, self.xp.full(size, value, dtype=self.array.dtype))
@@ -80,6 +101,12 @@ class ArrayOperand:
         return ArrayOperand(xp, xp.reshape(self.array, size if type(size[0]) is int else size[0]))
 
     reshape = view
+
+    def unsqueeze(self, dim: int) -> ArrayOperand:
+        return ArrayOperand(self.xp, self.xp.expand_dims(self.array, axis=dim))
+
+    def permute(self, dims: tuple[int, ...]) -> ArrayOperand:
+        return ArrayOperand(self.xp, self.xp.permute_dims(self.array, dims))
 
     def roll(self, shifts: tuple[int, ...], dims: tuple[int, ...]) -> ArrayOperand:
         return ArrayOperand(self.xp, self.xp.roll(self.array, shifts, axis=dims))
@@ -101,6 +128,9 @@ class ArrayOperand:
     def amax(self, dim: tuple[int, ...], keepdim: bool = False) -> ArrayOperand:
         return ArrayOperand(self.xp, self.xp.max(self.array, axis=dim, keepdims=keepdim))
 
+    def amin(self, dim: tuple[int, ...], keepdim: bool = False) -> ArrayOperand:
+        return ArrayOperand(self.xp, self.xp.min(self.array, axis=dim, keepdims=keepdim))
+
     exp = _unary("exp")
     log = _unary("log")
     sqrt = _unary("sqrt")
@@ -110,6 +140,20 @@ class ArrayOperand:
     __sub__ = _binary(operator.sub)
     __mul__ = _binary(operator.mul)
     __truediv__ = _binary(operator.truediv)
+
+
+def map_operands(args: tuple[Any, ...], function: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """The arguments of an op with `function` of each operand, those of lists, too."""
+    return tuple(
+        [
+            function(a)
+            if isinstance(a, ArrayOperand)
+            else map_operands(a, function)
+            if type(a) is tuple
+            else a
+            for a in args
+        ]
+    )
 
 
 def composed(schema: str, *, as_: Composition, **parts: Any) -> PureOp:

@@ -28,7 +28,7 @@ from aotlite.ir.ops.kinds import require_floating, require_real
 from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.reduce.dims import reduced, refuse_empty
 from aotlite.ir.ops.reduce.min_max import choosing, chosen_all_vjp, chosen_vjp, refuse_keepdim
-from aotlite.ir.ops.reduce.scans import running
+from aotlite.ir.ops.reduction_rows import running
 
 Two = tuple[TensorMeta, TensorMeta]
 

@@ -14,8 +14,6 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import IndexOutOfRangeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.ops.precision import accumulator
-from aotlite.ir.ops.reduce.blocked_sums import is_in_parts
 
 Dims = tuple[int, ...] | int | None
 
@@ -73,46 +71,12 @@ def refuse_empty(name: str, self: TensorMeta, dims: tuple[int, ...]) -> None:
 
 
 # --------------------------------------------------------------------------------- dtypes
-def summed(dtype: DType) -> DType:
-    """Sums and products of bool and integers are int64."""
-    return dtype if dtype.is_differentiable else dtypes.int64
-
-
-# --------------------------------------------------------------------------------- kernels
-def namespaced(function: str) -> Callable[..., tuple[str, dict[str, Any]] | None]:
-    """A reduction as the namespace's function, where it computes in its operand's own dtype."""
-
-    def found(
-        meta: TensorMeta, self: TensorMeta, dim: Dims, keepdim: bool, *_: Any
-    ) -> tuple[str, dict[str, Any]] | None:
-        if accumulator(meta.dtype) is not self.dtype:
-            return None
-        axes = reduced_dims(function, dim, len(self.shape))
-        return function, {"axis": axes, "keepdims": keepdim}
-
-    return found
-
-
-def summing(function: str) -> Callable[..., tuple[str, dict[str, Any]] | None]:
-    """`namespaced` of a sum or mean; None of a long one, which a kernel adds up in parts."""
-    whole = namespaced(function)
-
-    def found(
-        meta: TensorMeta, self: TensorMeta, dim: Dims, keepdim: bool, *rest: Any
-    ) -> tuple[str, dict[str, Any]] | None:
-        axes = reduced_dims(function, dim, len(self.shape))
-        if is_in_parts(self.shape, self.stride, axes):
-            return None
-        return whole(meta, self, dim, keepdim, *rest)
-
-    return found
+def summed(name: str, own: DType, dtype: DType | None) -> DType:
+    """The dtype of a sum or product: the argument; else int64 of bool and integers."""
+    return dtype or (own if own.is_differentiable else dtypes.int64)
 
 
 # --------------------------------------------------------------------------------- loops
-_OF_NOTHING = {"sum": 0, "prod": 1, "any": 0, "all": 1}
-"""The result of reducing no elements."""
-
-
 def reduction_loops(
     k: Any,
     metas: Any,
@@ -140,20 +104,3 @@ def reduction_loops(
     stride = [a.stride[i] for i in (*places, *dims)]
     over = [a.shape[i] for i in dims]
     return k.reduce(kind, metas, over, values, finish=finish, stride=stride)
-
-
-def total_loops(
-    k: Any,
-    meta: TensorMeta,
-    a: Any,
-    dims: tuple[int, ...],
-    kind: str,
-    value: Callable[[Any], Any],
-) -> Any:
-    """The loops of a reduction of one part, of `value` of each element; cast to the result."""
-    if not dims:
-        return k.map(meta, lambda *i: k.cast(value(a.at(i)), meta.dtype))
-    if 0 in [a.shape[d] for d in dims]:
-        return k.map(meta, lambda *i: k.number(_OF_NOTHING[kind], meta.dtype))
-    reduction = (dims, kind, lambda element, _: value(element))
-    return reduction_loops(k, meta, a, reduction, lambda total: k.cast(total, meta.dtype))

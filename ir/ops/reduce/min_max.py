@@ -21,17 +21,16 @@ from aotlite.ir.op.dims import reduced_over
 from aotlite.ir.op.named_results import results_type
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.kinds import require_real
-from aotlite.ir.ops.precision import accumulator, cast, wide
+from aotlite.ir.ops.precision import accumulator, wide
 from aotlite.ir.ops.reduce.dims import (
     Dims,
     kept,
-    namespaced,
     reduced,
     reduced_dims,
     reduction_loops,
     refuse_empty,
-    total_loops,
 )
+from aotlite.ir.ops.reduction_rows import BY_MAX, BY_MIN, DIM, reduction
 
 Two = tuple[TensorMeta, TensorMeta]
 
@@ -47,50 +46,8 @@ def _extreme_vjp(grad: Any, self: Any, result: Any, dim: Dims, keepdim: bool) ->
     return _shared(kept(grad, self.meta, dim, keepdim), hits, dim)
 
 
-def _extreme(name: str, function: str) -> PureOp:
-    def rule(self: TensorMeta, dim: Dims, keepdim: bool) -> TensorMeta:
-        dims = reduced_dims(name, dim, len(self.shape))
-        refuse_empty(name, self, dims)
-        return reduced(self, dims, keepdim, require_real(name, self.dtype))
-
-    def kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
-        axes = reduced_dims(name, dim, len(a.shape))
-        a = wide(xp, a, meta.dtype)
-        return cast(xp, getattr(xp, function)(a, axis=axes, keepdims=keepdim), meta.dtype)
-
-    def loops(k: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
-        dims = reduced_dims(name, dim, a.ndim)
-        return total_loops(k, meta, a, dims, function, k.wide)
-
-    return pure(
-        f"{name}(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
-        meta=rule,
-        kernel=kernel,
-        vjp={"self": _extreme_vjp},
-        cost=Cost.REDUCTION,
-        dims=reduced_over(function),
-        namespaced=namespaced(function),
-        loops=loops,
-    )
-
-
-AMAX = _extreme("amax", "max")
-AMIN = _extreme("amin", "min")
-
-
-def _aminmax_rule(self: TensorMeta, dim: int | None, keepdim: bool) -> Two:
-    dims = reduced_dims("aminmax", dim, len(self.shape))
-    refuse_empty("aminmax", self, dims)
-    meta = reduced(self, dims, keepdim, require_real("aminmax", self.dtype))
-    return meta, meta
-
-
-def _aminmax_kernel(xp: Any, metas: Any, a: Any, dim: int | None, keepdim: bool) -> Any:
-    axes = reduced_dims("aminmax", dim, len(a.shape))
-    dtype = metas[0].dtype
-    a = wide(xp, a, dtype)
-    least, greatest = (getattr(xp, f)(a, axis=axes, keepdims=keepdim) for f in ("min", "max"))
-    return cast(xp, least, dtype), cast(xp, greatest, dtype)
+AMAX = reduction("amax", result=require_real, combiner=BY_MAX, vjp=_extreme_vjp)
+AMIN = reduction("amin", result=require_real, combiner=BY_MIN, vjp=_extreme_vjp)
 
 
 def _aminmax_vjp(
@@ -107,17 +64,17 @@ def _aminmax_vjp(
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
-AMINMAX: PureOp = pure(
-    "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
-    meta=_aminmax_rule,
-    kernel=_aminmax_kernel,
-    vjp={"self": _aminmax_vjp},
-    cost=Cost.REDUCTION,
-    dims=reduced_over(None),
-    expands=lambda self, *, dim=None, keepdim=False: (
+AMINMAX = reduction(
+    "aminmax",
+    "*, " + DIM,
+    results="(Tensor min, Tensor max)",
+    result=require_real,
+    refuses_empty=True,
+    as_=lambda self, *, dim=None, keepdim=False: (
         self._do("amin", dim, keepdim),
         self._do("amax", dim, keepdim),
     ),
+    vjp=_aminmax_vjp,
 )
 
 
@@ -128,29 +85,9 @@ def chosen_all_vjp(grad: Any, self: Any, result: Any) -> Any:
     return _shared(grad, hits, None)
 
 
-def _of_everything(name: str) -> PureOp:
-    def rule(self: TensorMeta) -> TensorMeta:
-        dims = tuple(range(len(self.shape)))
-        refuse_empty(name, self, dims)
-        return reduced(self, dims, False, require_real(name, self.dtype))
-
-    def kernel(xp: Any, meta: TensorMeta, a: Any) -> Any:
-        return cast(xp, getattr(xp, name)(wide(xp, a, meta.dtype)), meta.dtype)
-
-    return pure(
-        f"{name}(Tensor self) -> Tensor",
-        meta=rule,
-        kernel=kernel,
-        vjp={"self": chosen_all_vjp},
-        cost=Cost.REDUCTION,
-        dims=reduced_over(name),
-        expands=lambda self: self._do(f"a{name}"),
-        namespaced=lambda meta, self: namespaced(name)(meta, self, None, False),
-    )
-
-
-MAX = _of_everything("max")
-MIN = _of_everything("min")
+_EVERYTHING = {"result": require_real, "vjp": chosen_all_vjp, "loops": None}
+MAX = reduction("max", "", combiner=BY_MAX, expands=lambda self: self._do("amax"), **_EVERYTHING)
+MIN = reduction("min", "", combiner=BY_MIN, expands=lambda self: self._do("amin"), **_EVERYTHING)
 
 
 # -------------------------------------------------------------------------------- positions
@@ -190,20 +127,19 @@ def _position_loops(name: str, k: Any, metas: Any, a: Any, dim: int | None) -> A
     return reduction_loops(k, metas, a, (dims, name, value), finish)
 
 
-def _position_op(name: str) -> PureOp:
-    def rule(self: TensorMeta, dim: int | None, keepdim: bool) -> TensorMeta:
-        dims = reduced_dims(name, dim, len(self.shape))
-        refuse_empty(name, self, dims)
-        require_real(name, self.dtype)
-        return reduced(self, dims, keepdim, dtypes.int64)
+def _of_positions(name: str, own: DType) -> DType:
+    require_real(name, own)
+    return dtypes.int64
 
-    return pure(
-        f"{name}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-        meta=rule,
+
+def _position_op(name: str) -> PureOp:
+    return reduction(
+        name,
+        DIM,
+        result=_of_positions,
+        refuses_empty=True,
         kernel=lambda xp, meta, a, dim, keepdim: _position(xp, name, a, dim, keepdim),
         vjp=None,
-        cost=Cost.REDUCTION,
-        dims=reduced_over(None),
         namespaced=partial(_position_namespaced, name),
         loops=lambda k, meta, a, dim, keepdim: _position_loops(name, k, meta, a, dim),
     )

@@ -10,38 +10,18 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
-from aotlite.ir.op.dims import along, reduced_over
+from aotlite.ir.op.dims import along
 from aotlite.ir.ops.composed import composed, dims_of, floating, total
-from aotlite.ir.ops.declare import pure, to_float
+from aotlite.ir.ops.declare import to_float
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import require_floating
-from aotlite.ir.ops.precision import cast, is_complex, wide, widened
-from aotlite.ir.ops.reduce.blocked_sums import sum_over
-from aotlite.ir.ops.reduce.dims import Dims, kept, reduced, reduced_dims
+from aotlite.ir.ops.precision import widened
+from aotlite.ir.ops.reduce.dims import Dims, kept
+from aotlite.ir.ops.reduction_rows import reduction
 
 
-def _peak(xp: Any, a: Any, axes: tuple[int, ...]) -> Any:
-    """The maximum, which is taken out before exponentials; 0 for an infinite one: no inf - inf."""
-    if is_complex(a):  # a shift by real numbers leaves the logarithm's imaginary part in -pi to pi
-        a = xp.real(a)
-    peak = xp.max(a, axis=axes, keepdims=True)
-    return xp.where(xp.isinf(peak), xp.zeros_like(peak), peak)
-
-
-def _logsumexp_rule(self: TensorMeta, dim: Dims, keepdim: bool) -> TensorMeta:
-    dims = reduced_dims("logsumexp", dim, len(self.shape))
-    return reduced(self, dims, keepdim, to_float(self.dtype))
-
-
-def _logsumexp_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
-    axes = reduced_dims("logsumexp", dim, len(a.shape))
-    a = wide(xp, a, meta.dtype)
-    if 0 in a.shape:
-        whole = xp.log(sum_over(xp, xp.exp(a), axes, keepdims=True))
-    else:
-        peak = _peak(xp, a, axes)
-        whole = xp.log(sum_over(xp, xp.exp(a - peak), axes, keepdims=True)) + peak
-    return cast(xp, xp.reshape(whole, meta.shape), meta.dtype)
+def _no_exponential(dtype: DType) -> float:
+    return -math.inf
 
 
 def _logsumexp_vjp(grad: Any, self: Any, result: Any, dim: Dims, keepdim: bool) -> Any:
@@ -49,13 +29,16 @@ def _logsumexp_vjp(grad: Any, self: Any, result: Any, dim: Dims, keepdim: bool) 
     return kept(grad, self.meta, dim, keepdim) * conj((self - total).exp())
 
 
-def _logsumexp_expanded(self: Any, dim: Dims, keepdim: bool = False) -> Any:
+def _logsumexp(self: Any, dim: Dims, keepdim: bool = False) -> Any:
     dims, final = dims_of(self, dim), floating(self)
     value = widened(self, final)
     if 0 in self.shape or not dims:
         return total(value.exp(), dims, keepdim=keepdim).log().to(final)
-    if self.is_complex():
-        return NotImplemented
+    if self.is_complex():  # a shift by real numbers leaves the imaginary part in -pi to pi
+        peak = value.real.amax(dims, True)
+        peak = (peak.abs() == math.inf).where(0, peak)
+        logs = (value - peak).exp().sum(dims, keepdim).log()
+        return logs + peak.view(logs.shape)
     peak = value.amax(dims, True)
     # What is raised is never positive, which backends see; an infinite maximum is the result.
     logs = (value - peak).exp().sum(dims, keepdim).log()
@@ -63,14 +46,13 @@ def _logsumexp_expanded(self: Any, dim: Dims, keepdim: bool = False) -> Any:
     return (peak.abs() == math.inf).where(peak, logs + peak).to(final)
 
 
-LOGSUMEXP: PureOp = pure(
-    "logsumexp(Tensor self, int[] dim, bool keepdim=False) -> Tensor",
-    meta=_logsumexp_rule,
-    kernel=_logsumexp_kernel,
-    vjp={"self": _logsumexp_vjp},
-    cost=Cost.REDUCTION,
-    dims=reduced_over(None),
-    expands=_logsumexp_expanded,
+LOGSUMEXP = reduction(
+    "logsumexp",
+    "int[] dim, bool keepdim=False",
+    result=lambda name, own: to_float(own),
+    as_=_logsumexp,
+    vjp=_logsumexp_vjp,
+    neutral=_no_exponential,
 )
 
 
@@ -87,6 +69,7 @@ def _softmax_op(name: str, vjp: Callable[..., Any], as_: Callable[..., Any]) -> 
         cost=Cost.REDUCTION,
         dims=along("dim"),
         as_=as_,
+        neutral=_no_exponential,
     )
 
 

@@ -13,12 +13,12 @@ from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import reduced_over
 from aotlite.ir.ops.composed import composed, count_of, dims_of, over, total
-from aotlite.ir.ops.declare import pure, real_of
+from aotlite.ir.ops.declare import real_of
 from aotlite.ir.ops.kinds import require_inexact
 from aotlite.ir.ops.linalg.forms import linalg_matrix_norm
-from aotlite.ir.ops.precision import cast, wide, widened
-from aotlite.ir.ops.reduce.blocked_sums import sum_over
+from aotlite.ir.ops.precision import widened
 from aotlite.ir.ops.reduce.dims import Dims, count, kept, reduced, reduced_dims, refuse_empty
+from aotlite.ir.ops.reduction_rows import reduction
 
 
 def _degrees(count: Any, correction: Any) -> Any:
@@ -57,18 +57,12 @@ def _std_vjp(grad: Any, self: Any, result: Any, dim: Dims, correction: Any, keep
 
 
 def _spread_op(name: str, as_: Any, vjp: Any) -> PureOp:
-    def rule(self: TensorMeta, dim: Dims, correction: type | None, keepdim: bool) -> TensorMeta:
-        dims = reduced_dims(name, dim, len(self.shape))
-        return reduced(self, dims, keepdim, real_of(require_inexact(name, self.dtype)))
-
-    return composed(
-        f"{name}(Tensor self, int[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
-        " -> Tensor",
-        meta=rule,
-        vjp={"self": vjp},
-        cost=Cost.REDUCTION,
-        dims=reduced_over(None),
+    return reduction(
+        name,
+        "int[]? dim=None, *, Scalar? correction=None, bool keepdim=False",
+        result=lambda name, own: real_of(require_inexact(name, own)),
         as_=as_,
+        vjp=vjp,
     )
 
 
@@ -145,33 +139,6 @@ def _computed_dtype(own: DType, dtype: DType | None) -> DType:
     return dtype
 
 
-# -------------------------------------------------------------------------------- the kernel
-def _norm_kernel(
-    xp: Any, meta: TensorMeta, a: Any, ord: float, dim: Dims, keepdim: bool, dtype: DType | None
-) -> Any:
-    axes = reduced_dims(_NAME, dim, len(a.shape))
-    if dtype is not None:
-        a = cast(xp, a, dtype)
-    size = xp.abs(wide(xp, a, dtypes.from_numpy(a.dtype)))
-    if math.isinf(ord):
-        extreme = xp.max if ord > 0 else xp.min
-        return cast(xp, extreme(size, axis=axes, keepdims=keepdim), meta.dtype)
-    whole = sum_over(xp, _powers(xp, size, ord), axes, keepdims=keepdim)
-    if ord == 2:
-        whole = xp.sqrt(whole)
-    elif ord not in (0, 1):
-        whole = whole ** (1 / ord)
-    return cast(xp, whole, meta.dtype)
-
-
-def _powers(xp: Any, size: Any, ord: float) -> Any:
-    if ord == 0:
-        return xp.astype(size != 0, size.dtype)
-    if ord == 1:
-        return size
-    return size * size if ord == 2 else size**ord
-
-
 # ------------------------------------------------------------------------------ the gradient
 def _norm_vjp(
     grad: Any, self: Any, result: Any, ord: float, dim: Dims, keepdim: bool, dtype: Any
@@ -214,7 +181,7 @@ def _shares(self: Any, norm: Any, dim: Dims) -> Any:
     return hits.to(norm.dtype) / hits.sum(dim, True)
 
 
-def _norm_expanded(
+def _norm(
     self: Any,
     ord: float = 2.0,
     dim: Dims = None,
@@ -225,8 +192,8 @@ def _norm_expanded(
     value = widened(self if dtype is None else self.to(dtype)).abs()
     final, dims = real_of(dtype or self.dtype), dims_of(self, dim)
     if math.isinf(ord):
-        extreme = "amax" if ord > 0 else "amin"
-        return (value._do(extreme, dims, keepdim) if dims else value).to(final)
+        extreme = value.amax if ord > 0 else value.amin
+        return (extreme(dims, keepdim) if dims else value).to(final)
     whole = total(_powers_of(value, ord), dims, keepdim=keepdim)
     if ord == 2:
         whole = whole.sqrt()
@@ -243,15 +210,14 @@ def _powers_of(size: Any, ord: float) -> Any:
     return size * size if ord == 2 else size.pow(ord)
 
 
-VECTOR_NORM: PureOp = pure(
+VECTOR_NORM: PureOp = composed(
     "linalg_vector_norm(Tensor self, float ord=2.0, int[]? dim=None, bool keepdim=False, *,"
     " dtype? dtype=None) -> Tensor",
     meta=_norm_rule,
-    kernel=_norm_kernel,
     vjp={"self": _norm_vjp},
     cost=Cost.REDUCTION,
     dims=reduced_over(None),
-    expands=_norm_expanded,
+    as_=_norm,
 )
 """(sum |x|**ord) ** (1 / ord); for ord = inf the greatest |x|, for -inf the least, for 0 how many
 are not 0."""

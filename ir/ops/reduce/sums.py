@@ -6,146 +6,90 @@ gradient never divides by the result, so that it is right with zeros and at ever
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
-from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS, Cost, PureOp
+from aotlite.ir.op import OPS
 from aotlite.ir.op.composite import composite
-from aotlite.ir.op.dims import reduced_over
 from aotlite.ir.ops.composed import count_of, dims_of, over, total
-from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import require_inexact, require_real
-from aotlite.ir.ops.precision import accumulator, cast, wide, widened
-from aotlite.ir.ops.reduce.blocked_sums import sum_over
-from aotlite.ir.ops.reduce.dims import (
-    Dims,
-    count,
-    namespaced,
-    reduced,
-    reduced_dims,
-    spread,
-    summed,
-    summing,
-    total_loops,
+from aotlite.ir.ops.precision import widened
+from aotlite.ir.ops.reduce.dims import Dims, count, spread, summed
+from aotlite.ir.ops.reduction_rows import (
+    BY_ALL,
+    BY_ANY,
+    BY_PROD,
+    BY_SUM,
+    COUNTS,
+    DIM,
+    DIMS,
+    DTYPE,
+    TRUTHS,
+    VALUES,
+    Over,
+    plain_call,
+    reduction,
 )
-
 
 # ------------------------------------------------------------------------------ sums and products
-def _sum_rule(self: TensorMeta, dim: Dims, keepdim: bool, dtype: DType | None) -> TensorMeta:
-    dims = reduced_dims("sum", dim, len(self.shape))
-    return reduced(self, dims, keepdim, dtype or summed(self.dtype))
-
-
-def _sum_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, dtype: Any) -> Any:
-    axes = reduced_dims("sum", dim, len(a.shape))
-    return cast(xp, sum_over(xp, wide(xp, a, meta.dtype), axes, keepdims=keepdim), meta.dtype)
-
-
-def _sum_loops(k: Any, meta: TensorMeta, a: Any, dim: Dims, *_: Any) -> Any:
-    return _total(k, meta, a, dim, "sum")
-
-
-def _total(k: Any, meta: TensorMeta, a: Any, dim: Dims, kind: str) -> Any:
-    """A reduction in the dtype in which the result is formed."""
-    dims, formed = reduced_dims(kind, dim, a.ndim), accumulator(meta.dtype)
-    return total_loops(k, meta, a, dims, kind, lambda x: k.cast(x, formed))
-
-
-SUM: PureOp = pure(
-    "sum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-    meta=_sum_rule,
-    kernel=_sum_kernel,
-    vjp={"self": lambda grad, self_meta, dim, keepdim: spread(grad, self_meta, dim, keepdim)},
-    cost=Cost.REDUCTION,
-    dims=reduced_over("sum"),
+SUM = reduction(
+    "sum",
+    DIMS + DTYPE,
+    result=summed,
+    combiner=BY_SUM,
+    vjp=lambda grad, self_meta, dim, keepdim: spread(grad, self_meta, dim, keepdim),
     linear=(("self",),),
     additive=True,
-    namespaced=summing("sum"),
-    loops=_sum_loops,
 )
 
 
-def _mean_rule(self: TensorMeta, dim: Dims, keepdim: bool, dtype: DType | None) -> TensorMeta:
-    dims = reduced_dims("mean", dim, len(self.shape))
-    return reduced(self, dims, keepdim, require_inexact("mean", dtype or self.dtype))
-
-
-def _mean_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, dtype: Any) -> Any:
-    axes = reduced_dims("mean", dim, len(a.shape))
-    whole = sum_over(xp, wide(xp, a, meta.dtype), axes, keepdims=keepdim)
-    # A float, not an integer: an empty mean is nan, and of numbers a division by 0 would raise.
-    size = float(sizes.numel([a.shape[i] for i in axes]))
-    return cast(xp, xp.divide(whole, size), meta.dtype)
-
-
-def _mean_namespaced(meta: TensorMeta, self: TensorMeta, *rest: Any) -> Any:
-    """Not of nothing, which NumPy warns of in a way that cannot be turned off for one call."""
-    return None if self.numel == 0 else summing("mean")(meta, self, *rest)
-
-
-def _mean_vjp(grad: Any, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Any:
-    return spread(grad, self_meta, dim, keepdim) / count(self_meta, dim)
-
-
-def _mean_expanded(
-    self: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
-) -> Any:
+def _mean(self: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Any:
     dims, final = dims_of(self, dim), dtype or self.dtype
     whole = total(widened(self, final), dims, keepdim=keepdim)
     return over(whole, count_of(self, dims)).to(final)
 
 
-MEAN: PureOp = pure(
-    "mean(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-    meta=_mean_rule,
-    kernel=_mean_kernel,
+def _mean_namespaced(meta: TensorMeta, self: TensorMeta, *args: Any) -> Any:
+    """Not of nothing, which NumPy warns of in a way that cannot be turned off for one call."""
+    return plain_call("mean", _OVER, VALUES, meta, self, *args) if self.numel else None
+
+
+_OVER = Over("mean", 0, 1, empty_is_all=True)
+MEAN = reduction(
+    "mean",
+    DIMS + DTYPE,
+    result=lambda name, own, dtype: require_inexact(name, dtype or own),
+    as_=_mean,
+    vjp=lambda grad, self_meta, dim, keepdim: (
+        spread(grad, self_meta, dim, keepdim) / count(self_meta, dim)
+    ),
     namespaced=_mean_namespaced,
-    vjp={"self": _mean_vjp},
-    cost=Cost.REDUCTION,
-    dims=reduced_over("avg"),
+    joins="avg",
     linear=(("self",),),
     additive=True,
-    expands=_mean_expanded,
 )
 
 
-def _nansum_rule(self: TensorMeta, dim: Dims, keepdim: bool, dtype: DType | None) -> TensorMeta:
-    dims = reduced_dims("nansum", dim, len(self.shape))
-    dtype = dtype or summed(self.dtype)
-    require_real("nansum", self.dtype)
-    return reduced(self, dims, keepdim, require_real("nansum", dtype))
+def _nansum_dtype(name: str, own: DType, dtype: DType | None) -> DType:
+    require_real(name, own)
+    return require_real(name, summed(name, own, dtype))
 
 
-def _nansum_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, dtype: Any) -> Any:
-    axes = reduced_dims("nansum", dim, len(a.shape))
-    zero = xp.zeros((), dtype=a.dtype)
-    a = wide(xp, xp.where(xp.isnan(a), zero, a), meta.dtype)
-    return cast(xp, sum_over(xp, a, axes, keepdims=keepdim), meta.dtype)
-
-
-def _nansum_expanded(
-    self: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
-) -> Any:
-    return self.isnan().where(0, self).sum(dim, keepdim, dtype=dtype)
-
-
-NANSUM: PureOp = pure(
-    "nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-    meta=_nansum_rule,
-    kernel=_nansum_kernel,
-    vjp={
-        "self": lambda grad, self, dim, keepdim: spread(grad, self.meta, dim, keepdim).masked_fill(
-            self.isnan(), 0
-        )
-    },
-    cost=Cost.REDUCTION,
-    dims=reduced_over("sum"),
-    expands=_nansum_expanded,
+NANSUM = reduction(
+    "nansum",
+    DIMS + DTYPE,
+    result=_nansum_dtype,
+    as_=lambda self, dim=None, keepdim=False, *, dtype=None: (
+        self.isnan().where(0, self)._do("sum", dim, keepdim, dtype=dtype)
+    ),
+    vjp=lambda grad, self, dim, keepdim: spread(grad, self.meta, dim, keepdim).masked_fill(
+        self.isnan(), 0
+    ),
+    joins="sum",
+    neutral=BY_SUM.neutral,
 )
 """The sum of what is not nan."""
 
@@ -159,18 +103,6 @@ def nanmean(self: Any, dim: Dims, keepdim: bool, dtype: DType | None) -> Any:
     require_inexact("nanmean", dtype or self.dtype)
     found = self.isnan().logical_not().sum(dim, keepdim)
     return self.nansum(dim, keepdim, dtype=dtype) / found
-
-
-def _prod_rule(self: TensorMeta, dim: int | None, keepdim: bool, dtype: DType | None) -> TensorMeta:
-    dims = reduced_dims("prod", dim, len(self.shape))
-    return reduced(self, dims, keepdim, dtype or summed(self.dtype))
-
-
-def _prod_kernel(
-    xp: Any, meta: TensorMeta, a: Any, dim: int | None, keepdim: bool, dtype: Any
-) -> Any:
-    axes = reduced_dims("prod", dim, len(a.shape))
-    return cast(xp, xp.prod(wide(xp, a, meta.dtype), axis=axes, keepdims=keepdim), meta.dtype)
 
 
 def _prod_vjp(grad: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
@@ -207,88 +139,26 @@ def _joined(first: Any, *rest: Any) -> Any:
     return first._apply(OPS["cat"], ((first, *rest), -1))
 
 
-def _prod_loops(k: Any, meta: TensorMeta, a: Any, dim: Dims, *_: Any) -> Any:
-    return _total(k, meta, a, dim, "prod")
+PROD = reduction("prod", DIM + DTYPE, result=summed, combiner=BY_PROD, vjp=_prod_vjp)
 
 
-PROD: PureOp = pure(
-    "prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-    meta=_prod_rule,
-    kernel=_prod_kernel,
-    vjp={"self": _prod_vjp},
-    cost=Cost.REDUCTION,
-    dims=reduced_over("product"),
-    namespaced=namespaced("prod"),
-    loops=_prod_loops,
+# -------------------------------------------------------------------------------- truth and counts
+def _truth(name: str, own: DType) -> DType:
+    """PyTorch keeps its old byte masks alive: uint8 in, uint8 out."""
+    return own if own is dtypes.uint8 else dtypes.bool_
+
+
+ANY = reduction(
+    "any", result=_truth, combiner=BY_ANY, elements=TRUTHS, vjp=None, empty_is_all=False
 )
-
-
-# ---------------------------------------------------------------------------------------- truth
-def _truth_namespaced(name: str) -> Callable[..., tuple[str, dict[str, Any]] | None]:
-    def found(
-        meta: TensorMeta, self: TensorMeta, dim: Dims, keepdim: bool
-    ) -> tuple[str, dict[str, Any]] | None:
-        axes = reduced_dims(name, dim, len(self.shape), empty_is_all=False)
-        plain = meta.dtype is dtypes.bool_ and self.dtype.numpy.kind != "V"
-        return (name, {"axis": axes, "keepdims": keepdim}) if plain else None
-
-    return found
-
-
-def _truth(name: str) -> PureOp:
-    def rule(self: TensorMeta, dim: Dims, keepdim: bool) -> TensorMeta:
-        dims = reduced_dims(name, dim, len(self.shape), empty_is_all=False)
-        # PyTorch keeps its old byte masks alive: uint8 in, uint8 out.
-        dtype = self.dtype if self.dtype is dtypes.uint8 else dtypes.bool_
-        return reduced(self, dims, keepdim, dtype)
-
-    def kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
-        axes = reduced_dims(name, dim, len(a.shape), empty_is_all=False)
-        truth = getattr(xp, name)(cast(xp, a, dtypes.bool_), axis=axes, keepdims=keepdim)
-        return cast(xp, truth, meta.dtype)
-
-    def loops(k: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
-        dims = reduced_dims(name, dim, a.ndim, empty_is_all=False)
-        return total_loops(k, meta, a, dims, name, k.truth)
-
-    return pure(
-        f"{name}(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
-        meta=rule,
-        kernel=kernel,
-        vjp=None,
-        cost=Cost.REDUCTION,
-        dims=reduced_over("max" if name == "any" else "min"),
-        namespaced=_truth_namespaced(name),
-        loops=loops,
-    )
-
-
-ANY = _truth("any")
-ALL = _truth("all")
-
-
-# --------------------------------------------------------------------------------------- counts
-def _count_rule(self: TensorMeta, dim: Dims) -> TensorMeta:
-    dims = reduced_dims("count_nonzero", dim, len(self.shape))
-    return reduced(self, dims, False, dtypes.int64)
-
-
-def _count_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims) -> Any:
-    axes = reduced_dims("count_nonzero", dim, len(a.shape))
-    return xp.sum(cast(xp, cast(xp, a, dtypes.bool_), dtypes.int64), axis=axes)
-
-
-def _count_loops(k: Any, meta: TensorMeta, a: Any, dim: Dims) -> Any:
-    dims = reduced_dims("count_nonzero", dim, a.ndim)
-    return total_loops(k, meta, a, dims, "sum", lambda x: k.cast(k.truth(x), meta.dtype))
-
-
-COUNT_NONZERO: PureOp = pure(
-    "count_nonzero(Tensor self, int[]? dim=None) -> Tensor",
-    meta=_count_rule,
-    kernel=_count_kernel,
+ALL = reduction(
+    "all", result=_truth, combiner=BY_ALL, elements=TRUTHS, vjp=None, empty_is_all=False
+)
+COUNT_NONZERO = reduction(
+    "count_nonzero",
+    "int[]? dim=None",
+    result=lambda name, own: dtypes.int64,
+    combiner=BY_SUM,
+    elements=COUNTS,
     vjp=None,
-    cost=Cost.REDUCTION,
-    dims=reduced_over("sum"),
-    loops=_count_loops,
 )
