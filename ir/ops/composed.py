@@ -111,6 +111,9 @@ class ArrayOperand(Operand):
     def roll(self, shifts: tuple[int, ...], dims: tuple[int, ...]) -> ArrayOperand:
         return ArrayOperand(self.xp, self.xp.roll(self.array, shifts, axis=dims))
 
+    def matmul(self, other: ArrayOperand) -> ArrayOperand:
+        return ArrayOperand(self.xp, self.xp.matmul(self.array, other.array))
+
     def rsqrt(self) -> ArrayOperand:
         xp = self.xp
         return ArrayOperand(xp, xp.reciprocal(xp.sqrt(self.array)))
@@ -136,10 +139,27 @@ class ArrayOperand(Operand):
     sqrt = _unary("sqrt")
     reciprocal = _unary("reciprocal")
     abs = _unary("abs")
+    isnan = _unary("isnan")
+    isinf = _unary("isinf")
     __add__ = _binary(operator.add)
     __sub__ = _binary(operator.sub)
     __mul__ = _binary(operator.mul)
     __truediv__ = _binary(operator.truediv)
+    __pow__ = pow = _binary(operator.pow)
+    __eq__ = _binary(operator.eq)  # type: ignore[assignment]
+    __ne__ = _binary(operator.ne)  # type: ignore[assignment]
+    __hash__ = object.__hash__
+
+    def where(self, then: Any, other: Any) -> ArrayOperand:
+        pair = [a.array if type(a) is ArrayOperand else a for a in (then, other)]
+        return ArrayOperand(self.xp, self.xp.where(self.array, *pair))
+
+
+def _operand(xp: Any, value: Any) -> Any:
+    """The argument of a composition for an array, a tuple of arrays, a number or None."""
+    if hasattr(value, "dtype"):
+        return ArrayOperand(xp, value)
+    return tuple([ArrayOperand(xp, each) for each in value]) if type(value) is tuple else value
 
 
 def map_operands(args: tuple[Any, ...], function: Callable[[Any], Any]) -> tuple[Any, ...]:
@@ -164,11 +184,17 @@ def composed(schema: str, *, as_: Composition, **parts: Any) -> PureOp:
     parameters = schema_of(schema).parameters
     count = sum(not parameter.keyword_only for parameter in parameters)
     names = [parameter.name for parameter in parameters[count:]]
+    tensors = [i for i, parameter in enumerate(parameters) if parameter.type.holds_tensor]
 
     def kernel(xp: Any, meta: Any, *args: Any) -> Any:
-        operands = [ArrayOperand(xp, a) if hasattr(a, "dtype") else a for a in args]
-        named = dict(zip(names, operands[count:], strict=True)) if names else {}
-        found = as_(*operands[:count], **named)
+        operands = list(args)
+        for i in tensors:
+            operands[i] = _operand(xp, operands[i])
+        if names:
+            named = dict(zip(names, operands[count:], strict=True))
+            found = as_(*operands[:count], **named)
+        else:
+            found = as_(*operands)
         return tuple([each.array for each in found]) if type(found) is tuple else found.array
 
     return pure(schema, kernel=kernel, expands=as_, **parts)

@@ -123,7 +123,10 @@ def to_float(dtype: DType) -> DType:
 
 def real_of(dtype: DType) -> DType:
     """Complex becomes the real dtype of its parts."""
-    return {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(dtype, dtype)
+    return _REAL.get(dtype, dtype)
+
+
+_REAL = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
 
 
 class ScalarFunctions:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import dtypes
-from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
@@ -19,10 +18,11 @@ from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.dims import spelled
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.parameter_types import Number
-from aotlite.ir.ops.declare import common_device, common_dtype, pure
+from aotlite.ir.ops.composed import composed
+from aotlite.ir.ops.declare import common_device, common_dtype
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.linalg.products import check_batches, check_factors, check_ranks
-from aotlite.ir.ops.precision import accumulator, cast, wide, widened
+from aotlite.ir.ops.precision import number_in, taken_by, widened
 
 Shape = tuple[int, ...]
 
@@ -61,68 +61,40 @@ def _check_expands(op: str, shape: Shape, target: Shape) -> None:
         )
 
 
-def _total(
-    xp: Namespace, meta: TensorMeta, a: Array, product: Array, scales: tuple[Any, Any]
-) -> Array:
-    """beta * a + alpha * product, formed in the product's dtype."""
-    whole = meta.dtype.kind < dtypes.FLOATING
-    beta, alpha = [int(value) if whole else value for value in scales]
-    total = product if alpha == 1 else product * _scale(xp, meta.dtype, alpha)
-    if beta != 0:
-        a = wide(xp, a, meta.dtype)
-        total = total + (a if beta == 1 else a * _scale(xp, meta.dtype, beta))
-    return cast(xp, xp.broadcast_to(total, meta.shape), meta.dtype)
-
-
-def _scale(xp: Namespace, dtype: DType, value: Number) -> Array:
-    """A factor in the dtype that sums are formed in, where it wraps."""
-    return cast(xp, xp.asarray(value), accumulator(dtype))
-
-
 def _declare(
     schema: str,
     ranks: tuple[int, int],
     shape_of: Callable[..., Shape],
-    product: Callable[..., Any],
     gradients: dict[str, Callable[..., Any]],
-    multiplied: Callable[..., Any] = lambda x, y: x.matmul(y),
+    product: Callable[..., Any] = lambda x, y: x.matmul(y),
     *,
     together: str,
 ) -> PureOp:
-    """Declares an op by its product (arrays in the wide dtype) and its factors' gradients.
+    """Declares an op by its product, in operand methods, and its factors' gradients.
 
-    `multiplied` is the product on operands, for the decomposition; `together` is the einsum
-    equation of the dimensions, for sharding.
+    `together` is the einsum equation of the dimensions, for sharding.
     """
-    op = schema.partition("(")[0]
-
-    def kernel(
-        xp: Namespace, meta: TensorMeta, a: Array, x: Array, y: Array, *scales: Any
-    ) -> Array:
-        x, y = wide(xp, x, meta.dtype), wide(xp, y, meta.dtype)
-        return _total(xp, meta, a, product(xp, x, y), scales)
-
-    return pure(
+    return composed(
         schema,
-        meta=_rule(op, ranks, shape_of),
-        kernel=kernel,
+        meta=_rule(schema.partition("(")[0], ranks, shape_of),
+        as_=_added_to(product),
         vjp={"self": lambda grad, beta: _scaled(grad, beta), **gradients},
         cost=Cost.CONTRACTION,
         inplace=True,
-        expands=_expanded(multiplied),
         dims=spelled(together, added=("self",)),
     )
 
 
-def _expanded(product: Callable[..., Any]) -> Callable[..., Any]:
-    def expanded(
+def _added_to(product: Callable[..., Any]) -> Callable[..., Any]:
+    """beta * self + alpha * product, formed in the product's dtype."""
+
+    def composition(
         self: Operand, a: Operand, b: Operand, *, beta: Any = 1, alpha: Any = 1
     ) -> Operand:
-        final = common_dtype((self.meta, a.meta, b.meta))
-        if final is dtypes.bool_:
-            return NotImplemented
-        if not final.is_differentiable:
-            beta, alpha = int(beta), int(alpha)
+        final = a.dtype
+        if self.dtype is not final or b.dtype is not final:
+            final = common_dtype((self.meta, a.meta, b.meta))
+        beta, alpha = _factor(final, beta), _factor(final, alpha)
         whole = product(widened(a, final), widened(b, final))
         whole = whole if alpha == 1 else whole * alpha
         if beta != 0:
@@ -130,7 +102,14 @@ def _expanded(product: Callable[..., Any]) -> Callable[..., Any]:
             whole = whole + (added if beta == 1 else added * beta)
         return whole.to(final)
 
-    return expanded
+    return composition
+
+
+def _factor(dtype: DType, value: Number) -> Number:
+    """A factor of sums of this dtype: whole for integers, where it wraps."""
+    if dtype.is_differentiable:
+        return taken_by(dtype, value)
+    return bool(int(value)) if dtype is dtypes.bool_ else number_in(dtype, int(value))
 
 
 def _scaled(grad: Operand, factor: Any) -> Operand:
@@ -142,7 +121,6 @@ ADDMM = _declare(
     "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     (2, 2),
     lambda a, b: (a[0], b[1]),
-    lambda xp, x, y: xp.matmul(x, y),
     {
         "mat1": lambda grad, mat2, alpha: _scaled(grad.matmul(conj(mat2).mT), alpha),
         "mat2": lambda grad, mat1, alpha: _scaled(conj(mat1).mT.matmul(grad), alpha),
@@ -155,7 +133,6 @@ ADDMV = _declare(
     "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     (2, 1),
     lambda a, b: (a[0],),
-    lambda xp, x, y: xp.matmul(x, y),
     {
         "mat": lambda grad, vec, alpha: _scaled(grad.unsqueeze(1) * conj(vec), alpha),
         "vec": lambda grad, mat, alpha: _scaled(conj(mat).mT.matmul(grad), alpha),
@@ -169,7 +146,6 @@ BADDBMM = _declare(
     " -> Tensor",
     (3, 3),
     lambda a, b: (a[0], a[1], b[2]),
-    lambda xp, x, y: xp.matmul(x, y),
     {
         "batch1": lambda grad, batch2, alpha: _scaled(grad.matmul(conj(batch2).mT), alpha),
         "batch2": lambda grad, batch1, alpha: _scaled(conj(batch1).mT.matmul(grad), alpha),
@@ -185,18 +161,10 @@ def _flat_factors(x: Operand, y: Operand) -> tuple[Operand, Operand]:
     return flat, y.reshape((batch * inner, columns))
 
 
-def _summed_product(xp: Namespace, x: Array, y: Array) -> Array:
-    """The sum over the batch as one product of a wide with a tall matrix."""
-    (batch, rows, inner), columns = x.shape, y.shape[2]
-    wide_x = xp.reshape(xp.permute_dims(x, (1, 0, 2)), (rows, batch * inner))
-    return xp.matmul(wide_x, xp.reshape(y, (batch * inner, columns)))
-
-
 ADDBMM = _declare(
     "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     (3, 3),
     lambda a, b: (a[1], b[2]),
-    _summed_product,
     {
         "batch1": lambda grad, batch2, alpha: _scaled(grad.matmul(conj(batch2).mT), alpha),
         "batch2": lambda grad, batch1, alpha: _scaled(conj(batch1).mT.matmul(grad), alpha),
@@ -224,22 +192,14 @@ def _addr_rule(
     return tensor_meta(shape, strides, dtype, common_device("addr", [self, vec1, vec2]))
 
 
-def _addr_kernel(
-    xp: Namespace, meta: TensorMeta, a: Array, vec1: Array, vec2: Array, beta: Number, alpha: Number
-) -> Array:
-    x, y = wide(xp, vec1, meta.dtype), wide(xp, vec2, meta.dtype)
-    return _total(xp, meta, a, xp.reshape(x, (-1, 1)) * y, (beta, alpha))
-
-
-def _like(grad: Operand, vector: Any) -> Operand:
+def _like(grad: Any, vector: Any) -> Any:
     """The conjugate in the gradient's dtype: the operands' may differ."""
     return conj(vector).to(grad.dtype)
 
 
-ADDR: PureOp = pure(
+ADDR: PureOp = composed(
     "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     meta=_addr_rule,
-    kernel=_addr_kernel,
     vjp={
         "self": lambda grad, beta: _scaled(grad, beta),
         "vec1": lambda grad, vec2, alpha: _scaled(grad.matmul(_like(grad, vec2)), alpha),
@@ -248,6 +208,6 @@ ADDR: PureOp = pure(
     cost=Cost.CONTRACTION,
     dims=spelled("m,n->mn", joins=None, added=("self",)),
     inplace=True,
-    expands=_expanded(lambda x, y: x.unsqueeze(1) * y),
+    as_=_added_to(lambda x, y: x.unsqueeze(1) * y),
 )
 """beta * self + alpha * (vec1 outer vec2): (n,) (m,) -> (n, m)."""

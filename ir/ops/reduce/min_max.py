@@ -19,9 +19,10 @@ from aotlite.ir.op import Cost, PureOp, schema_of
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import reduced_over
 from aotlite.ir.op.named_results import results_type
+from aotlite.ir.ops.composed import dims_of
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.kinds import require_real
-from aotlite.ir.ops.precision import accumulator, wide
+from aotlite.ir.ops.precision import accumulator, wide, widened
 from aotlite.ir.ops.reduce.dims import (
     Dims,
     kept,
@@ -50,6 +51,11 @@ AMAX = reduction("amax", result=require_real, combiner=BY_MAX, vjp=_extreme_vjp)
 AMIN = reduction("amin", result=require_real, combiner=BY_MIN, vjp=_extreme_vjp)
 
 
+def _aminmax(self: Any, *, dim: int | None = None, keepdim: bool = False) -> tuple[Any, Any]:
+    dims, value = dims_of(self, dim), widened(self)
+    return value.amin(dims, keepdim).to(self.dtype), value.amax(dims, keepdim).to(self.dtype)
+
+
 def _aminmax_vjp(
     self: Any,
     min: Any,
@@ -70,10 +76,7 @@ AMINMAX = reduction(
     results="(Tensor min, Tensor max)",
     result=require_real,
     refuses_empty=True,
-    as_=lambda self, *, dim=None, keepdim=False: (
-        self._do("amin", dim, keepdim),
-        self._do("amax", dim, keepdim),
-    ),
+    as_=_aminmax,
     vjp=_aminmax_vjp,
 )
 

@@ -78,13 +78,19 @@ def _nansum_dtype(name: str, own: DType, dtype: DType | None) -> DType:
     return require_real(name, summed(name, own, dtype))
 
 
+def _nansum(
+    self: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Any:
+    final = summed("nansum", self.dtype, dtype)
+    values = widened(self.isnan().where(0, self), final)
+    return total(values, dims_of(self, dim), keepdim=keepdim).to(final)
+
+
 NANSUM = reduction(
     "nansum",
     DIMS + DTYPE,
     result=_nansum_dtype,
-    as_=lambda self, dim=None, keepdim=False, *, dtype=None: (
-        self.isnan().where(0, self)._do("sum", dim, keepdim, dtype=dtype)
-    ),
+    as_=_nansum,
     vjp=lambda grad, self, dim, keepdim: spread(grad, self.meta, dim, keepdim).masked_fill(
         self.isnan(), 0
     ),
