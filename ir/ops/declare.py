@@ -145,6 +145,24 @@ class ScalarFunctions:
 SCALARS = ScalarFunctions()
 
 
+class OperandFunctions:
+    """The functions of an array library on operands: their methods of the same names."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda x, *rest: getattr(x, name)(*rest)
+
+
+def by_element(element: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of an op of floats whose `element(f, a, *numbers)` is given."""
+
+    def expands(self: Any, *numbers: Any) -> Any:
+        final = to_float(self.dtype)
+        value = element(OperandFunctions(), self.to(accumulator(final)), *numbers)
+        return value.to(final)
+
+    return expands
+
+
 def pointwise(
     schema: str,
     *,

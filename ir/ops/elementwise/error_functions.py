@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from aotlite.ir import dtypes
-from aotlite.ir import scalar as s
-from aotlite.ir.ops.declare import pointwise_rule
+from aotlite.ir.ops.declare import by_element, pointwise_rule
 from aotlite.ir.ops.kinds import COMPLEX, FLOAT8, require_floating
 from aotlite.ir.ops.pointwise_rows import elementary, unary
 from aotlite.ir.ops.precision import cast, wide, widened
@@ -119,15 +118,12 @@ LOGIT = elementary(
 _INNER, _CUBE = math.sqrt(2 / math.pi), 0.044715
 
 
-def _gelu_kernel(xp: Any, a: Any, tanh: bool) -> Any:
-    dtype = dtypes.from_numpy(a.dtype)
-    x = wide(xp, a, dtype)
-    bent = xp.tanh((x + x * x * x * _CUBE) * _INNER) if tanh else erf_values(xp, x * math.sqrt(0.5))
-    return cast(xp, x * 0.5 * (bent + 1), dtype)
-
-
-def _gelu_scalar(a: Any, tanh: bool) -> Any:
-    bent = s.tanh((a + a * a * a * _CUBE) * _INNER) if tanh else s.erf(a * math.sqrt(0.5))
+def _gelu(f: Any, a: Any, tanh: bool) -> Any:
+    if tanh:
+        bent = f.tanh((a + a * a * a * _CUBE) * _INNER)
+    else:
+        x = a * math.sqrt(0.5)
+        bent = f.erf(x) if hasattr(f, "erf") else erf_values(f, x)
     return a * 0.5 * (bent + 1.0)
 
 
@@ -143,22 +139,13 @@ def _gelu_vjp(grad: Any, self: Any, tanh: bool) -> Any:
     return grad * ((bent + 1 + self * slope) * 0.5)
 
 
-def _gelu_expanded(self: Any, tanh: bool = False) -> Any:
-    value = widened(self)
-    if tanh:
-        inner = math.sqrt(2 / math.pi) * (value + _CUBE * value * value * value)
-        return (0.5 * value * (inner.tanh() + 1)).to(self.dtype)
-    return (0.5 * value * ((value * math.sqrt(0.5)).erf() + 1)).to(self.dtype)
-
-
 GELU = unary(
     "gelu",
     parameters="bool tanh=False",
-    kernel=_gelu_kernel,
-    scalar=_gelu_scalar,
+    element=_gelu,
     vjp=_gelu_vjp,
     rule=pointwise_rule("gelu", partial(require_floating, "gelu")),
-    expands=_gelu_expanded,
+    expands=by_element(_gelu),
     inplace=False,
 )
 """self times the normal distribution function at self; `tanh` for its approximation by a tanh.

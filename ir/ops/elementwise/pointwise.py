@@ -9,8 +9,7 @@ from aotlite.ir import scalar as s
 from aotlite.ir.dtypes import from_numpy
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.composed import floating
-from aotlite.ir.ops.declare import pointwise_rule, real_of, same, to_float
+from aotlite.ir.ops.declare import by_element, pointwise_rule, real_of, same, to_float
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, NOTHING, STORED, WIDE
 from aotlite.ir.ops.pointwise_rows import binary, elementary, unary
 from aotlite.ir.ops.precision import number_in, widened
@@ -219,12 +218,17 @@ EXPM1 = elementary("expm1", vjp=lambda grad, result: grad * conj(result + 1))
 LOG = elementary("log", vjp=lambda grad, self: grad / conj(self))
 LOG1P = elementary("log1p", vjp=lambda grad, self: grad / conj(self + 1))
 SQRT = elementary("sqrt", vjp=lambda grad, result: grad / conj(result * 2))
+
+
+def _rsqrt(f: Any, a: Any) -> Any:
+    return f.reciprocal(f.sqrt(a))
+
+
 RSQRT = elementary(
     "rsqrt",
-    kernel=lambda xp, a: xp.reciprocal(xp.sqrt(a)),
-    scalar=lambda a: 1.0 / s.sqrt(a),
+    element=_rsqrt,
     vjp=lambda grad, result: grad * conj(result.pow(3)) * -0.5,
-    expands=lambda self: self.sqrt().reciprocal(),
+    expands=by_element(_rsqrt),
 )
 RECIPROCAL = elementary(
     "reciprocal",
@@ -245,18 +249,16 @@ def _sigmoid_vjp(grad: Any, result: Any) -> Any:
     return grad * conj(result * (1 - result))
 
 
-def _sigmoid_expanded(self: Any) -> Any:
-    final = floating(self)
-    return ((-widened(self, final)).exp() + 1).reciprocal().to(final)
+def _sigmoid(f: Any, a: Any) -> Any:
+    return f.reciprocal(f.exp(-a) + 1.0)
 
 
 TANH = elementary("tanh", vjp=_tanh_vjp)
 SIGMOID = elementary(
     "sigmoid",
-    kernel=lambda xp, a: xp.reciprocal(xp.exp(-a) + 1),
-    scalar=lambda a: 1.0 / (s.exp(-a) + 1.0),
+    element=_sigmoid,
     vjp=_sigmoid_vjp,
-    expands=_sigmoid_expanded,
+    expands=by_element(_sigmoid),
 )
 # A comparison that nan fails: nan stays.
 RELU = unary(
