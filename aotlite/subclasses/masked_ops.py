@@ -7,18 +7,17 @@ the result as a `MaskedData`, or NotImplemented. Spec: `specs/subclasses.md`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from aotlite.eager.autograd.custom_function.function import Function
 from aotlite.eager.base.modes import is_grad_enabled
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.op_functions import FUNCTIONS as ops
 from aotlite.eager.subclass.protocol import has_function
-from aotlite.ir.dtypes import FLOATING, DType, bool_
+from aotlite.ir.dtypes import FLOATING, bool_
 from aotlite.ir.errors import noted
 from aotlite.ir.op import Cost, Op, PureOp
 from aotlite.subclasses.encoded import wrong
@@ -126,31 +125,16 @@ def _guarded(x: Tensor, mask: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------ reductions
-def _least(dtype: DType) -> object:
-    return -np.inf if dtype.kind >= FLOATING else _ends(dtype.numpy)[0]
-
-
-def _greatest(dtype: DType) -> object:
-    return np.inf if dtype.kind >= FLOATING else _ends(dtype.numpy)[1]
-
-
-def _ends(dtype: Any) -> tuple[int, int]:
-    return (False, True) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-
-
-def _any(mask: Tensor, dim: object = None, keepdim: bool = False) -> Tensor:
+def _any(mask: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return ops.any(mask, (dim,) if isinstance(dim, int) else dim, keepdim)
 
 
-def _of_kept(neutral: Any) -> Rule:
-    """The rule of reductions `(self, dim=None, keepdim=False)`; masked elements are `neutral`."""
-
-    def rule(func: Rule, args: Any, kwargs: Any) -> Any:
-        x, dims = args[0], args[1:3]
-        value = neutral(x.data.dtype) if callable(neutral) else neutral
-        return MaskedData(func(x.filled(value), *args[1:], **kwargs), _any(x.mask, *dims))
-
-    return rule
+def _without(func: Rule, args: Any, kwargs: Any) -> Any:
+    """The rule of reductions and scans: masked elements are the one that changes nothing."""
+    x = args[0]
+    found = func(x.filled(func.op.neutral(x.data.dtype)), *args[1:], **kwargs)  # type: ignore[attr-defined]
+    kept = x.mask if found.shape == x.mask.shape else _any(x.mask, *args[1:3])
+    return MaskedData(found, kept)
 
 
 def _mean(func: Rule, args: Any, kwargs: Any) -> object:
@@ -180,20 +164,11 @@ def _deviation(func: Rule, args: Any, kwargs: Any) -> Any:
 
 def _norm(func: Rule, args: Any, kwargs: Any) -> object:
     x, order = args[:2]
-    value = x.filled(0.0 if order >= 0 else np.inf)
+    value = x.filled(0.0 if order >= 0 else math.inf)
     return MaskedData(func(value, *args[1:], **kwargs), _any(x.mask, *args[2:4]))
 
 
-def _along(neutral: Any) -> Rule:
-    """The rule of ops along a dimension that keep the operand's shape, such as `cumsum`."""
-
-    def rule(func: Rule, args: Any, kwargs: Any) -> Any:
-        return MaskedData(func(args[0].filled(neutral), *args[1:], **kwargs), args[0].mask)
-
-    return rule
-
-
-def _product(func: Rule, args: object, kwargs: Any) -> object:
+def _product(func: Rule, args: Any, kwargs: Any) -> Any:
     """The rule of matrix products: masked elements count as 0; a result is kept if any of its
     terms has kept factors only."""
     dense = part_of(args, lambda x: x.filled(0) if isinstance(x, MaskedData) else x)
@@ -204,29 +179,19 @@ def _product(func: Rule, args: object, kwargs: Any) -> object:
 # ---------------------------------------------------------------------------------------- moves
 def moved(func: Rule, args: Any, kwargs: Any) -> Any:
     """The rule of ops that move elements, and the mask with them. Dense operands keep all."""
-    if func.__name__ == "index_put" and args[4]:
-        return NotImplemented
-    first, *rest = args
-    if any(
-        isinstance(x, MaskedData) and k != _SOURCES.get(func.__name__) for k, x in enumerate(rest)
-    ):
-        return NotImplemented  # an index cannot be masked
-    masks = (part_of(first, _mask), *[_moved_mask(func.__name__, k, x) for k, x in enumerate(rest)])
+    op = func.op  # type: ignore[attr-defined]
+    masks = []
+    for k, (parameter, value) in enumerate(zip(op.schema.parameters, args, strict=False)):
+        if parameter.name in op.moves if isinstance(op, PureOp) else not k:
+            masks.append(part_of(value, _mask) if isinstance(value, _OPERANDS) else True)
+        elif any(True for _ in pairs_in(value)) or (parameter.name == "accumulate" and value):
+            return NotImplemented  # an index cannot be masked
+        else:
+            masks.append(value)
     return MaskedData(func(*part_of(args, _data), **kwargs), func(*masks, **kwargs))
 
 
-def _moved_mask(name: str, place: int, value: object) -> object:
-    """The mask of a source that is moved into the first operand; an index is passed unchanged."""
-    if isinstance(value, MaskedData) or (isinstance(value, Tensor) and place == _SOURCES.get(name)):
-        return _mask(value)
-    return True if name == "index_fill" and place == 2 else value
-
-
-_SOURCES = {
-    "select_scatter": 0, "slice_scatter": 0, "diagonal_scatter": 0, "unfold_scatter": 0,
-    "as_strided_scatter": 0, "index_put": 2, "index_copy": 2, "scatter": 2, "index_fill": 2,
-}  # fmt: skip
-"""Op -> the position of its source among the arguments after the first."""
+_OPERANDS = (MaskedData, Tensor, tuple)
 
 
 def _accumulated(func: Rule, args: Any, kwargs: Any) -> object:
@@ -236,23 +201,25 @@ def _accumulated(func: Rule, args: Any, kwargs: Any) -> object:
 
 
 _RULES: dict[str, Rule] = {
-    "sum": _of_kept(0), "nansum": _of_kept(0), "prod": _of_kept(1), "count_nonzero": _of_kept(0),
-    "any": _of_kept(False), "all": _of_kept(True), "amax": _of_kept(_least),
-    "amin": _of_kept(_greatest), "max": _of_kept(_least), "min": _of_kept(_greatest),
-    "logsumexp": _of_kept(-np.inf), "mean": _mean, "var": _variance, "std": _deviation,
-    "linalg_vector_norm": _norm, "softmax": _along(-np.inf), "log_softmax": _along(-np.inf),
-    "cumsum": _along(0), "cumprod": _along(1), "fill": pointwise,
+    "mean": _mean,
+    "var": _variance,
+    "std": _deviation,
+    "linalg_vector_norm": _norm,
+    "fill": pointwise,
     "strided_accumulate": _accumulated,
-    **dict.fromkeys(("matmul", "mm", "bmm", "mv", "dot"), _product),
-    **dict.fromkeys(
-        ("cat", "stack", "flip", "roll", "index_select", "gather", "index", "take", "repeat",
-         "reshape_copy", *_SOURCES), moved,
-    ),
-}  # fmt: skip
+}
+"""Rules of ops whose declaration does not say what happens to a mask."""
 
 
 def rule_of(op: Op) -> Rule | None:
     """The rule of an op on masked tensors; None if it has none."""
-    if isinstance(op, PureOp) and op.cost is Cost.POINTWISE:
-        return pointwise
+    if isinstance(op, PureOp):
+        if op.cost is Cost.POINTWISE:
+            return pointwise
+        if op.moves:
+            return moved
+        if op.neutral is not None:
+            return _without
+        if op.cost is Cost.CONTRACTION and len(op.linear) == 2:  # linear in either factor
+            return _product
     return _RULES.get(op.name)

@@ -245,6 +245,9 @@ class PureOp(Op):
     group (a, b)."""
     additive: bool = attrs.field(kw_only=True, default=False)
     """Of a reduction: the result for a sum of operands is the sum of the results."""
+    moves: tuple[str, ...] = attrs.field(kw_only=True, default=())
+    """Operands whose elements the result consists of, unchanged: `gather` moves `self`, `scatter`
+    `self` and `src`. A mask of the elements moves by the same op."""
     neutral: Callable[[Any], Any] | None = attrs.field(kw_only=True, default=None)
     """Of a reduction or scan: `neutral(dtype)` is the element that changes nothing; None if there
     is none. Masked tensors have it in place of masked elements."""

@@ -13,7 +13,7 @@ from typing import Any
 import aotlite as al
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import call
-from aotlite.ir.op import OPS, Cost, Op
+from aotlite.ir.op import OPS, Cost, Op, PureOp
 
 
 class MaskedModel:
@@ -76,13 +76,12 @@ def everywhere(values: Any, shape: Any) -> Any:
 def apply(name: str, args: Any, kwargs: Any) -> Any:
     """The result of an op of the table; ArgumentError for one that no rule speaks of."""
     op = OPS[name]
-    if op.views or name in MOVES:
+    pure = op if isinstance(op, PureOp) else None
+    if op.views or (pure and pure.moves):
         return _moved(op, args, kwargs)
-    if name in REDUCTIONS:
-        return _reduced(name, args, kwargs)
-    if name in ALONG:
-        return _along(name, args, kwargs)
-    if name in PRODUCTS:
+    if pure and (pure.neutral or name in _MORE_REDUCTIONS):
+        return (_along if _keeps_shape(pure) else _reduced)(name, args, kwargs)
+    if pure and pure.cost is Cost.CONTRACTION and len(pure.linear) == 2:
         return _product(name, args, kwargs)
     if name == "strided_accumulate":  # a sum of kept elements counts
         found = call(name, args[0].filled(), *args[1:], **kwargs)
@@ -93,34 +92,20 @@ def apply(name: str, args: Any, kwargs: Any) -> Any:
     raise NotSaid(f"{name} of a masked tensor is not said, expected a SubclassError")
 
 
-REDUCTIONS = frozenset(
-    "sum nansum prod count_nonzero any all amax amin max min logsumexp mean var std "
-    "linalg_vector_norm".split()
-)
-ALONG = frozenset("softmax log_softmax cumsum cumprod".split())
-PRODUCTS = frozenset("matmul mm bmm mv dot".split())
-MOVES = frozenset(
-    "cat stack flip roll index_select gather index take repeat reshape_copy select_scatter "
-    "slice_scatter diagonal_scatter unfold_scatter as_strided_scatter index_put index_copy "
-    "index_fill scatter".split()
-)
+_MORE_REDUCTIONS = ("mean", "var", "std", "linalg_vector_norm")
 
 
-SOURCES = {
-    **dict.fromkeys([name for name in MOVES if name.endswith("_scatter")], 1),
-    **dict.fromkeys(("index_put", "index_copy", "scatter"), 3),
-}
-"""The position of the source among the arguments of ops that move elements."""
+def _keeps_shape(op: PureOp) -> bool:
+    """Whether it is a scan, or a softmax: the dimension `dim` is not reduced."""
+    return any(p.name == "dim" and p.type.text == "int" for p in op.schema.parameters)
 
 
 def _moved(op: Op, args: Any, kwargs: Any) -> Any:
     found = call(op.name, *data_of(args), **kwargs)
     masks = [mask_of(args[0]), *args[1:]]
-    place = SOURCES.get(op.name)
-    if place is not None and isinstance(args[place], (Tensor, MaskedModel)):
-        masks[place] = mask_of(args[place])
-    if op.name == "index_fill":
-        masks[3] = True
+    for k, parameter in enumerate(op.schema.parameters[: len(args)]):
+        if k and isinstance(op, PureOp) and parameter.name in op.moves:
+            masks[k] = mask_of(args[k]) if isinstance(args[k], (Tensor, MaskedModel)) else True
     moved = call(op.name, *masks, **kwargs)
     if isinstance(found, tuple):
         return tuple([MaskedModel(*pair) for pair in zip(found, moved, strict=True)])

@@ -102,6 +102,7 @@ GATHER: PureOp = pure(
         )
     },
     cost=Cost.INDEXING,
+    moves=("self",),
     dims=along("dim"),
     linear=(("self",),),
     loops=_gather_loops,

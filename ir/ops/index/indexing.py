@@ -154,6 +154,7 @@ INDEX: PureOp = pure(
         )
     },
     cost=Cost.INDEXING,
+    moves=("self",),
     loops=_index_loops,
 )
 """The elements at integer `indices`, broadcast to each other, along the dimensions `dims`."""
@@ -256,6 +257,7 @@ INDEX_PUT: PureOp = pure(
         ).sum_to(values_meta.shape),
     },
     cost=Cost.INDEXING,
+    moves=("self", "values"),
     inplace=True,
     loops=_index_put_loops,
 )
@@ -410,6 +412,7 @@ TAKE: PureOp = pure(
     # PyTorch saves self for its shape; a write to it before the backward raises there too.
     vjp={"self": lambda grad, self, index: grad.new_zeros(self.shape).put(index, grad, True)},
     cost=Cost.INDEXING,
+    moves=("self",),
     loops=_take_loops,
 )
 """The elements at positions in row-major order, in the shape of the index."""

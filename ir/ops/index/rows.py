@@ -83,6 +83,7 @@ INDEX_SELECT: PureOp = pure(
         )
     },
     cost=Cost.INDEXING,
+    moves=("self",),
     dims=along("dim", whole=("index",)),
     linear=(("self",),),
     loops=_index_select_loops,
@@ -303,6 +304,7 @@ INDEX_COPY: PureOp = pure(
         "source": _index_copy_source,
     },
     cost=Cost.INDEXING,
+    moves=("self", "source"),
     dims=along("dim", whole=("index",)),
     inplace=True,
     loops=_index_copy_loops,
@@ -363,6 +365,7 @@ INDEX_FILL: PureOp = pure(
         ),
     },
     cost=Cost.INDEXING,
+    moves=("self", "value"),
     dims=along("dim", whole=("index", "value")),
     inplace=True,
     loops=_index_fill_loops,

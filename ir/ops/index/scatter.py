@@ -90,6 +90,7 @@ SCATTER: PureOp = pure(
         "src": lambda grad, dim, index, src_meta: padded(grad.gather(dim, index), src_meta.shape),
     },
     cost=Cost.INDEXING,
+    moves=("self", "src"),
     dims=along("dim"),
     inplace=True,
     loops=_scatter_loops,

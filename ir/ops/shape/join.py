@@ -121,6 +121,7 @@ CAT: PureOp = pure(
     loops=_cat_loops,
     vjp={"tensors": _cat_vjp},
     cost=Cost.INDEXING,
+    moves=("tensors",),
     dims=along("dim"),
     linear=(("tensors",),),
 )
@@ -178,6 +179,7 @@ STACK: PureOp = pure(
     ),
     vjp={"tensors": lambda grad, dim: list(grad.unbind(dim))},
     cost=Cost.INDEXING,
+    moves=("tensors",),
     dims=_stack_dims,
     linear=(("tensors",),),
     expands=_stack_expanded,
@@ -310,6 +312,7 @@ REPEAT: PureOp = pure(
     loops=_repeat_loops,
     vjp={"self": _repeat_vjp},
     cost=Cost.INDEXING,
+    moves=("self",),
 )
 """The tensor so many times along each dimension, and along new ones in front."""
 

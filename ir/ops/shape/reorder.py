@@ -47,6 +47,7 @@ FLIP: PureOp = pure(
     loops=_flip_loops,
     vjp={"self": lambda grad, dims: grad.flip(dims)},
     cost=Cost.INDEXING,
+    moves=("self",),
     dims=along("dims"),
     linear=(("self",),),
 )
@@ -140,6 +141,7 @@ ROLL: PureOp = pure(
     kernel=_roll_kernel,
     vjp={"self": lambda grad, shifts, dims: grad.roll(tuple([-n for n in shifts]), dims)},
     cost=Cost.INDEXING,
+    moves=("self",),
     dims=lambda args, results: along("dims")(args, results) if args["dims"] else None,
     linear=(("self",),),
     expands=_roll_expanded,

@@ -34,6 +34,7 @@ RESHAPE_COPY = pure(
     loops=_reshape_loops,
     vjp={"self": lambda grad, self_meta: grad.reshape(self_meta.shape)},
     cost=Cost.INDEXING,
+    moves=("self",),
     dims=regrouped,
     linear=(("self",),),
 )

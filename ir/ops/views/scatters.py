@@ -100,6 +100,7 @@ def scatter_of(
             loops=loops or stored_over(viewed),
             dims=along("dim") if "dim" in viewed_names else None,
             linear=(("self", "src"),),
+            moves=("self", "src"),
         )
     )
     return op
