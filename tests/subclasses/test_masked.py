@@ -289,3 +289,11 @@ def test_a_masked_number_is_printed_as_its_field_says(capsys: Any) -> None:
     x = MaskedTensor(al.tensor(1.0), al.tensor(False))
     al.effects.print("{:.2f} {}", x, TwoTensor(x.data, x.data * 2))
     assert capsys.readouterr().out.startswith("MaskedTensor(data=1.00, mask=False) 1.0\n")
+
+
+def test_a_number_that_scatter_writes_is_kept() -> None:
+    """Also 0: its mask was once the number itself."""
+    for number in (0.0, 2.0):
+        found = masked().scatter(1, al.tensor([[1, 2]]), number)
+        assert found.mask.tolist() == [[True, True, True, False], [True, True, False, False]]
+        assert found.data[0, 1:3].tolist() == [number, number]
