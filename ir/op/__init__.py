@@ -243,8 +243,6 @@ class PureOp(Op):
     linear: tuple[tuple[str, ...], ...] = attrs.field(kw_only=True, default=())
     """Groups of operands in which the op is linear: f(a + a', b + b') = f(a, b) + f(a', b') for a
     group (a, b)."""
-    additive: bool = attrs.field(kw_only=True, default=False)
-    """Of a reduction: the result for a sum of operands is the sum of the results."""
     moves: tuple[str, ...] = attrs.field(kw_only=True, default=())
     """Operands whose elements the result consists of, unchanged: `gather` moves `self`, `scatter`
     `self` and `src`. A mask of the elements moves by the same op."""

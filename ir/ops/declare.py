@@ -343,7 +343,7 @@ def pure(
 ) -> PureOp:
     """Declares a pure op by its meta rule and a `kernel(xp, meta, *args)`.
 
-    `facts` are optional fields of `PureOp`: `loops`, `expands`, `additive`, `namespaced`, `dims`,
+    `facts` are optional fields of `PureOp`: `loops`, `expands`, `namespaced`, `dims`,
     `linear`, `workspace`.
     """
     parsed = schema_of(schema)

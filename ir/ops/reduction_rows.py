@@ -50,8 +50,8 @@ def _ends(dtype: DType) -> tuple[int, int]:
 
 
 @attrs.frozen
-class Combiner:
-    """The associative operation of a reduction or scan."""
+class Monoid:
+    """The associative operation that combines the elements of a reduction or scan."""
 
     name: str
     """Its name in loops; for a reduction, also the array library's function."""
@@ -65,12 +65,12 @@ class Combiner:
     """The array library's function of two elements, for scans."""
 
 
-BY_SUM = Combiner("sum", "sum", lambda dtype: 0, 0, "add")
-BY_PROD = Combiner("prod", "product", lambda dtype: 1, 1, "multiply")
-BY_MAX = Combiner("max", "max", lowest, pairs="maximum")
-BY_MIN = Combiner("min", "min", highest, pairs="minimum")
-BY_ANY = Combiner("any", "max", lambda dtype: False, 0, "logical_or")
-BY_ALL = Combiner("all", "min", lambda dtype: True, 1, "logical_and")
+BY_SUM = Monoid("sum", "sum", lambda dtype: 0, 0, "add")
+BY_PROD = Monoid("prod", "product", lambda dtype: 1, 1, "multiply")
+BY_MAX = Monoid("max", "max", lowest, pairs="maximum")
+BY_MIN = Monoid("min", "min", highest, pairs="minimum")
+BY_ANY = Monoid("any", "max", lambda dtype: False, 0, "logical_or")
+BY_ALL = Monoid("all", "min", lambda dtype: True, 1, "logical_and")
 
 
 @attrs.frozen
@@ -116,7 +116,7 @@ def reduction(
     *,
     result: Callable[..., DType],
     vjp: Function | None,
-    combiner: Combiner | None = None,
+    combiner: Monoid | None = None,
     elements: Elements = VALUES,
     as_: Function | None = None,
     results: str = "Tensor",
@@ -179,7 +179,7 @@ def _places(names: list[str]) -> list[int | None]:
     return [names.index(each) if each in names else None for each in ("dim", "keepdim")]
 
 
-def _combined(combiner: Combiner, elements: Elements, over: Over) -> dict[str, Any]:
+def _combined(combiner: Monoid, elements: Elements, over: Over) -> dict[str, Any]:
     """Kernel, loops, and what else follows from the combiner."""
     name, is_sum = combiner.name, combiner.name == "sum"
 
@@ -223,7 +223,7 @@ def total_loops(
     meta: TensorMeta,
     a: Any,
     dims: tuple[int, ...],
-    combiner: Combiner,
+    combiner: Monoid,
     value: Callable[[Any], Any],
 ) -> Any:
     """The loops of a reduction of one part, of `value` of each element; cast to the result."""
@@ -242,7 +242,7 @@ def scan(
     *,
     result: Callable[..., DType],
     vjp: Function | None,
-    combiner: Combiner,
+    combiner: Monoid,
     function: str | None = None,
     join: Callable[[Any, DType], Function] | None = None,
     indexed: bool = False,

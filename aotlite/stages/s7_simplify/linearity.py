@@ -72,11 +72,9 @@ def _keeps(node: Node, values: _Values) -> bool:
             return all(value in marked or value in values.zeros for value in read)
         case Cost.CONTRACTION:
             return count == 1
-        case Cost.REDUCTION:
-            return op.additive
         case Cost.POINTWISE if op.scalar is not None:
             return _is_linear_in(node, marked)
-    return count == len(read) == 1 and op.additive
+    return False
 
 
 def _is_of(group: tuple[str, ...], node: Node, values: _Values) -> bool:

@@ -10,7 +10,7 @@ from aotlite.ir.op import OPS
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import require_inexact, require_real
 from aotlite.ir.ops.reduce.dims import summed
-from aotlite.ir.ops.reduction_rows import BY_PROD, BY_SUM, DTYPE, Combiner, scan
+from aotlite.ir.ops.reduction_rows import BY_PROD, BY_SUM, DTYPE, Monoid, scan
 
 # -------------------------------------------------------------------------------- cumsum, cumprod
 CUMSUM = scan(
@@ -21,7 +21,6 @@ CUMSUM = scan(
     function="cumsum",
     vjp=lambda grad, dim: grad.flip((dim,)).cumsum(dim).flip((dim,)),
     linear=(("self",),),
-    additive=True,
     inplace=True,
 )
 
@@ -84,8 +83,8 @@ def _running_vjp(grad_values: Any, self: Any, indices: Any, dim: int) -> Any:
 
 
 _LAST = {"result": require_real, "vjp": _running_vjp, "indexed": True}
-CUMMAX = scan("cummax", combiner=Combiner("last_max", pairs="maximum"), **_LAST)
-CUMMIN = scan("cummin", combiner=Combiner("last_min", pairs="minimum"), **_LAST)
+CUMMAX = scan("cummax", combiner=Monoid("last_max", pairs="maximum"), **_LAST)
+CUMMIN = scan("cummin", combiner=Monoid("last_min", pairs="minimum"), **_LAST)
 
 
 # --------------------------------------------------------------------------- exponential sums
@@ -118,7 +117,7 @@ def _logcumsumexp_vjp(grad: Any, self: Any, result: Any, dim: int) -> Any:
 LOGCUMSUMEXP = scan(
     "logcumsumexp",
     result=require_inexact,
-    combiner=Combiner("sum_exp"),
+    combiner=Monoid("sum_exp"),
     join=_joined_logs,
     parts=lambda k, value: (k.number(1, value.dtype),),
     finish=lambda k, peak, whole: k.call("log", whole) + peak,

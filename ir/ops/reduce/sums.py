@@ -42,7 +42,6 @@ SUM = reduction(
     combiner=BY_SUM,
     vjp=lambda grad, self_meta, dim, keepdim: spread(grad, self_meta, dim, keepdim),
     linear=(("self",),),
-    additive=True,
 )
 
 
@@ -69,7 +68,6 @@ MEAN = reduction(
     namespaced=_mean_namespaced,
     joins="avg",
     linear=(("self",),),
-    additive=True,
 )
 
 

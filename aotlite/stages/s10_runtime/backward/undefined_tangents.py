@@ -170,7 +170,7 @@ class _Specializer:
             case Cost.INDEXING:
                 return every
             case Cost.REDUCTION:
-                return op.additive and every
+                return bool(op.linear) and every
             case Cost.POINTWISE:
                 return bool(every) if op.scalar is None else self._is_zero(node, zeros)
         return False
