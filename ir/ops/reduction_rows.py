@@ -74,7 +74,7 @@ BY_ALL = Monoid("all", "min", lambda dtype: True, 1, "logical_and")
 
 
 @attrs.frozen
-class Elements:
+class Terms:
     """The elements that a reduction combines, made from the operand's."""
 
     of_array: Callable[[Any, Any, DType], Any]
@@ -84,19 +84,19 @@ class Elements:
     result and the operand."""
 
 
-VALUES = Elements(
+VALUES = Terms(
     wide,
     lambda k, x, dtype: k.cast(x, accumulator(dtype)),
     lambda meta, self: accumulator(meta.dtype) is self.dtype,
 )
 """The operand's values in the dtype in which the result is formed."""
-TRUTHS = Elements(
+TRUTHS = Terms(
     lambda xp, a, dtype: cast(xp, a, dtypes.bool_),
     lambda k, x, dtype: k.truth(x),
     lambda meta, self: meta.dtype is dtypes.bool_ and self.dtype.numpy.kind != "V",
 )
 """Whether the operand's values are not 0."""
-COUNTS = Elements(
+COUNTS = Terms(
     lambda xp, a, dtype: cast(xp, cast(xp, a, dtypes.bool_), dtype),
     lambda k, x, dtype: k.cast(k.truth(x), dtype),
     lambda meta, self: False,
@@ -117,7 +117,7 @@ def reduction(
     result: Callable[..., DType],
     vjp: Function | None,
     combiner: Monoid | None = None,
-    elements: Elements = VALUES,
+    elements: Terms = VALUES,
     as_: Function | None = None,
     results: str = "Tensor",
     empty_is_all: bool = True,
@@ -179,7 +179,7 @@ def _places(names: list[str]) -> list[int | None]:
     return [names.index(each) if each in names else None for each in ("dim", "keepdim")]
 
 
-def _combined(combiner: Monoid, elements: Elements, over: Over) -> dict[str, Any]:
+def _combined(combiner: Monoid, elements: Terms, over: Over) -> dict[str, Any]:
     """Kernel, loops, and what else follows from the combiner."""
     name, is_sum = combiner.name, combiner.name == "sum"
 
@@ -206,7 +206,7 @@ def _combined(combiner: Monoid, elements: Elements, over: Over) -> dict[str, Any
 
 
 def plain_call(
-    name: str, over: Over, elements: Elements, meta: TensorMeta, self: TensorMeta, *args: Any
+    name: str, over: Over, elements: Terms, meta: TensorMeta, self: TensorMeta, *args: Any
 ) -> Call | None:
     """The reduction as the array library's function; None of a long sum, which a kernel adds up in
     parts, and where a kernel casts."""
