@@ -43,6 +43,7 @@ from aotlite.stages.s4_joint.instrumented_runs import (
     forget_arrivals,
     handlers_of,
 )
+from aotlite.stages.s4_joint.replay.context_attributes import ContextAttributes
 from aotlite.stages.s4_joint.replay.double_backward import KeptTape, kept_tape
 from aotlite.stages.s4_joint.results import JointResults
 from aotlite.stages.s4_joint.tangent_variants import turns_among
@@ -68,7 +69,15 @@ class UserCodeRecording(TapeRecording):
     def of(cls, results: JointResults, paths: GradientPaths) -> UserCodeRecording:
         """The recording of the backward of a captured function."""
         captured = results.captured
-        return cls(captured.recorder, captured.sources, paths.errors, results=results, paths=paths)
+        contexts = ContextAttributes.among(user_code=paths.has_user_code)
+        return cls(
+            captured.recorder,
+            captured.sources,
+            paths.errors,
+            contexts=contexts,
+            results=results,
+            paths=paths,
+        )
 
     @user_code.default
     def _has_user_code(self) -> bool:
@@ -207,4 +216,6 @@ class UserCodeRecording(TapeRecording):
         if not self.roots or happens or self.late_inputs() or passed:
             return None
         users = self.user_code or bool(recorder.wrapped)
-        return kept_tape(self.results.captured, self.roots, self.paths.owners, memory, users=users)
+        captured, owners = self.results.captured, self.paths.owners
+        tape = kept_tape(captured, self.roots, owners, memory, users=users)
+        return attrs.evolve(tape, contexts=self.contexts)

@@ -54,6 +54,7 @@ from aotlite.stages.s4_joint.recording_blocks import (
     in_phase,
     recording_engine,
 )
+from aotlite.stages.s4_joint.replay.context_attributes import ContextAttributes
 from aotlite.stages.s4_joint.result_sets import recorded_gradients
 from aotlite.stages.s4_joint.subclasses.tangents import (
     FakeTangent,
@@ -114,6 +115,8 @@ class KeptTape(Record):
     """Memory of such storages that users' Python reads, and no tape node saves."""
     order: int = 1
     """The order of the derivatives that a backward through this tape gives."""
+    contexts: ContextAttributes = attrs.field(factory=ContextAttributes)
+    """What each recording finds on the contexts of custom functions."""
     higher_order_inputs: frozenset[Any] = frozenset()
     """The sources that derivatives of some order, the first or a later one, may reach."""
 
@@ -269,7 +272,8 @@ class _Order:
         outputs = [pair for role, grad in results.items() for pair in self._read(role, grad)]
         inputs = (*self.kept_tape.inputs, *[node for i in incoming for node in i.placeholders])
         tangents = {role: self._tangent(role, grad) for role, grad in results.items()}
-        second = DerivativeRecording(self.recorder, sources)
+        contexts = self.kept_tape.contexts.of_next_order()
+        second = DerivativeRecording(self.recorder, sources, contexts=contexts)
         for role, grad in results.items():
             if (edge := edge_of(grad)) is not None:
                 second.roots.append((role, edge, tangents[role].tensor))
@@ -345,6 +349,7 @@ class _Order:
             owners=self.owners,
             memory=self.memory,
             order=self.kept_tape.order + 1,
+            contexts=second.contexts,
         )
 
     # --- the backward itself
@@ -364,8 +369,10 @@ class _Order:
         return IncomingInput(role, given.inputs, fake)
 
     def _gradients(self, incoming: list[IncomingInput]) -> list[Any]:
-        first = TapeRecording(self.recorder, self.kept_tape.sources, creates_graph=True)
-        pairs = zip(self._arrived(), incoming, strict=True)
+        tape, pairs = self.kept_tape, zip(self._arrived(), incoming, strict=True)
+        first = TapeRecording(
+            self.recorder, tape.sources, creates_graph=True, contexts=tape.contexts
+        )
         return first.gradients([(start.role, start.edge, given.fake) for start, given in pairs])
 
     def _read(self, role: Output, grad: Tensor) -> list[tuple[Role, Any]]:
