@@ -25,7 +25,6 @@ from aotlite.ir.graph import Phase
 from aotlite.stages.records.backward.joint import ArrivalChoice
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.recording_blocks import in_grad_mode, in_phase
-from aotlite.stages.s4_joint.replay.context_attributes import ContextAttributes
 from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
 
 Root = tuple[Any, Edge | None, Tensor]
@@ -44,8 +43,6 @@ class TapeRecording:
     creates_graph: bool = attrs.field(kw_only=True, default=False)
     """Whether the gradients get a tape of their own: they are values to differentiate, and the
     recorded nodes are of the forward phase."""
-    contexts: ContextAttributes = attrs.field(kw_only=True, factory=ContextAttributes)
-    """What each recording finds on the contexts of custom functions."""
     roots: list[Root] = attrs.field(init=False, factory=list)
     """All differentiable results, with edges and tangents."""
     started: list[Any] = attrs.field(init=False, factory=list)
@@ -69,7 +66,6 @@ class TapeRecording:
         recorder, sinks = self.recorder, [sinks_of(source) for source in self.sources]
         recorder.sequence = self.sequence
         recorder.hooks.clear()
-        self.contexts.hold([edge for _, edge, _ in self.roots])
         self.started = [result for result, _, _ in roots]
         phase = Phase.FORWARD if self.creates_graph else Phase.BACKWARD
         with in_grad_mode(self.creates_graph), in_phase(recorder, phase):

@@ -62,26 +62,30 @@ class UserCodeRecording(TapeRecording):
     last_run: EngineRun | None = attrs.field(init=False, default=None)
     choice_visits: list[NodeVisit] = attrs.field(init=False, factory=list)
     """If each subset of results is recorded: the visits of all runs, with common bits."""
-    receiving_inputs: Flows = attrs.field(init=False, factory=dict)
-    """For each result the sources that its gradient reached (TAN-8)."""
+    contexts: ContextAttributes = attrs.field(init=False)
+    """What each recording finds on the contexts of custom functions."""
 
     @classmethod
     def of(cls, results: JointResults, paths: GradientPaths) -> UserCodeRecording:
         """The recording of the backward of a captured function."""
         captured = results.captured
-        contexts = ContextAttributes.among(user_code=paths.has_user_code)
-        return cls(
-            captured.recorder,
-            captured.sources,
-            paths.errors,
-            contexts=contexts,
-            results=results,
-            paths=paths,
-        )
+        return cls(captured.recorder, captured.sources, paths.errors, results=results, paths=paths)
 
     @user_code.default
     def _has_user_code(self) -> bool:
         return self.paths.has_user_code
+
+    @contexts.default
+    def _of_forward(self) -> ContextAttributes:
+        return ContextAttributes.among(user_code=self.paths.has_user_code)
+
+    @property
+    def receiving_inputs(self) -> Flows:
+        """For each result the sources that its gradient reached, where users' code ran (TAN-8)."""
+        if self.run is None or self.choices is not None:
+            return {}
+        collected = {s.role: [e for e, _ in sinks_of(s)] for s in self.sources}
+        return flows_of(self.run, self.started, collected | self.recorder.hooks.edges())
 
     @property
     def run(self) -> InstrumentedRun | None:
@@ -105,6 +109,7 @@ class UserCodeRecording(TapeRecording):
     ) -> list[Tensor | None]:
         recorder, ends = self.recorder, [*edges, *self.paths.inner_leaves]
         forget_arrivals(recorder)
+        self.contexts.put_back([edge for _, edge, _ in self.roots])
         if not self.user_code:
             start, plain = len(recorder.nodes), self._plain_run(ends)
             found = plain(pairs)
@@ -133,10 +138,7 @@ class UserCodeRecording(TapeRecording):
         conditions = ArrivalConditions(run, recorder, self.started, paths.sinks, every)
         run.on_arrival.guard = conditions.guarded
         recorder.streams.begin_backward(conditions.now)
-        found = run(pairs)
-        collected = {s.role: [e for e, _ in sinks_of(s)] for s in self.sources}
-        self.receiving_inputs = flows_of(run, self.started, collected | recorder.hooks.edges())
-        return found
+        return run(pairs)
 
     def _plain_run(self, ends: Sequence[Edge]) -> EngineRun:
         if len(self.started) > 1 and self.recorder.wrapped and self.choices is None:

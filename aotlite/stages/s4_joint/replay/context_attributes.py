@@ -16,7 +16,6 @@ not. Used by stage 4. Rules: TAN-8, DBL-1, DBL-2. Spec: `specs/s4_joint.md`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 
@@ -33,7 +32,7 @@ _OWN = frozenset(vars(FunctionCtx("", ())))
 class ContextAttributes:
     """The users' attributes on the contexts of one tape, as its first recording finds them."""
 
-    _found: list[tuple[FunctionCtx, dict[str, Any]]] | None = None
+    _found: list[tuple[FunctionCtx, dict[str, object]]] | None = None
     """Each context with its attributes; None before the first recording."""
 
     @classmethod
@@ -45,38 +44,45 @@ class ContextAttributes:
         """The attributes of the tape that a recording of this one makes."""
         return ContextAttributes.among(user_code=bool(self._found))
 
-    def hold(self, edges: Sequence[Edge | None]) -> None:
+    def put_back(self, edges: Sequence[Edge | None]) -> None:
         """Puts the attributes back; at the first call notes them, of the tape behind `edges`."""
         if self._found is None:
             nodes = passed_at_some_order(edges)
             contexts = [node.ctx for node in nodes if type(node) is CustomNode]
-            self._found = [(ctx, _copied(_of_users(ctx), {})) for ctx in contexts]
+            self._found = [(ctx, _copies(_of_users(ctx))) for ctx in contexts]
             return
         for ctx, before in self._found:
             for name in _of_users(ctx):
                 delattr(ctx, name)
-            for name, value in _copied(before, {}).items():
-                setattr(ctx, name, value)
+            vars(ctx).update(_copies(before))
 
 
-def _of_users(ctx: FunctionCtx) -> dict[str, Any]:
+def _of_users(ctx: FunctionCtx) -> dict[str, object]:
     return {name: value for name, value in vars(ctx).items() if name not in _OWN}
 
 
-def _copied(value: Any, known: dict[int, Any]) -> Any:
+def _copies(values: dict[str, object]) -> dict[str, object]:
+    known: dict[int, object] = {}
+    return {name: _copied(value, known) for name, value in values.items()}
+
+
+def _copied(value: object, known: dict[int, object]) -> object:
     """The value with copies of its containers; a container that is met twice is copied once."""
-    kind = type(value)
-    if kind not in (list, dict, set, tuple):
-        return value
     if id(value) in known:
         return known[id(value)]
-    if kind is tuple:
+    if type(value) is tuple:
         return tuple([_copied(item, known) for item in value])
-    made = known[id(value)] = kind()
-    if kind is list:
-        made.extend([_copied(item, known) for item in value])
-    elif kind is set:
-        made.update(value)
-    else:
-        made.update({key: _copied(item, known) for key, item in value.items()})
-    return made
+    if type(value) is set:
+        made = known[id(value)] = set(value)
+        return made
+    if type(value) is list:
+        items: list[object] = []
+        known[id(value)] = items
+        items += [_copied(item, known) for item in value]
+        return items
+    if type(value) is dict:
+        pairs: dict[object, object] = {}
+        known[id(value)] = pairs
+        pairs.update({key: _copied(item, known) for key, item in value.items()})
+        return pairs
+    return value

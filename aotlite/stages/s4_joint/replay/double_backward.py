@@ -209,6 +209,8 @@ class DerivativeRecording(TapeRecording):
     """Records the second backward. Which tangents arrive in it is not known, as in stage 4: sums
     of wrappers are selected by flags, or each subset of results is recorded."""
 
+    contexts: ContextAttributes = attrs.field(kw_only=True)
+    """What each recording finds on the contexts of custom functions."""
     sees_absence: bool = attrs.field(init=False, default=False)
     """A custom function on the tape gets None for a gradient that does not arrive."""
     receiving_inputs: Flows = attrs.field(init=False, factory=dict)
@@ -219,6 +221,7 @@ class DerivativeRecording(TapeRecording):
     ) -> list[Tensor | None]:
         recorder = self.recorder
         forget_arrivals(recorder)
+        self.contexts.put_back([edge for _, edge, _ in self.roots])
         handlers = handlers_of(recorder, self.started, all_arrive=self.choices is not None)
         sinks = Sinks(edges, cut=True)
         run = _SinkRun(sinks, True, recorder, recorded=recorder.nodes, on_arrival=handlers)
@@ -339,7 +342,7 @@ class _Order:
                     )
         return ""
 
-    def _taped(self, inputs: tuple[Node, ...], second: TapeRecording) -> KeptTape:
+    def _taped(self, inputs: tuple[Node, ...], second: DerivativeRecording) -> KeptTape:
         return attrs.evolve(
             self.kept_tape,
             nodes=tuple(self.recorder.nodes),
@@ -370,9 +373,8 @@ class _Order:
 
     def _gradients(self, incoming: list[IncomingInput]) -> list[Any]:
         tape, pairs = self.kept_tape, zip(self._arrived(), incoming, strict=True)
-        first = TapeRecording(
-            self.recorder, tape.sources, creates_graph=True, contexts=tape.contexts
-        )
+        tape.contexts.put_back([start.edge for start in tape.starts])
+        first = TapeRecording(self.recorder, tape.sources, creates_graph=True)
         return first.gradients([(start.role, start.edge, given.fake) for start, given in pairs])
 
     def _read(self, role: Output, grad: Tensor) -> list[tuple[Role, Any]]:
