@@ -99,7 +99,7 @@ def _said(notes: list[str]) -> str:
 class CompiledAutograd:
     """A cache of compiled tapes, for one compiler; `compiled_autograd.enable` activates it."""
 
-    def __init__(self, options: Options, compiler: Any = None) -> None:
+    def __init__(self, options: Options, compiler: object = None) -> None:
         self.options = options
         self.counters = Counters()
         self.reasons: deque[str] = deque(maxlen=_MOST_REASONS)

@@ -158,7 +158,7 @@ def reset() -> None:
 _OPTIONS = ("passes", "verify", "observer", "dump")
 
 
-def _compiler_of(compiler: Any, options: dict[str, Any]) -> CompiledAutograd:
+def _compiler_of(compiler: object, options: dict[str, Any]) -> CompiledAutograd:
     if isinstance(compiler, CompiledAutograd):
         if options:
             raise ArgumentError(

@@ -23,7 +23,7 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 
 def key_of(
-    node: OpNode, form: Form, grads: Sequence[Any], inputs: Sequence[Node]
+    node: OpNode, form: Form, grads: Sequence[Tensor | None], inputs: Sequence[Node]
 ) -> Hashable | None:
     """The cache key of a node's fragment; None if it cannot be shared.
 
@@ -58,7 +58,7 @@ class View:
     steps: tuple[tuple[Any, tuple[Any, ...], Any, int, int], ...]
     """For each view: op, arguments after the operand, meta, start, and number of the value."""
 
-    def of(self, source: Tensor, values: Sequence[Any]) -> Tensor:
+    def of(self, source: Tensor, values: Sequence[object]) -> Tensor:
         """The view of this tensor."""
         for op, args, meta, start, number in self.steps:
             out = Tensor(source.storage, meta, source.offset + start)
@@ -139,7 +139,7 @@ def fragment_of(
 class _Results:
     """Classifies the gradients of a node: arrived ones, new tensors, views of these."""
 
-    def __init__(self, grads: Sequence[Any], numbers: dict[Node, int]) -> None:
+    def __init__(self, grads: Sequence[Tensor | None], numbers: dict[Node, int]) -> None:
         self.arrived = {grad.value: grad for grad in grads if grad is not None}
         self.numbers = numbers
         self.made: dict[int, Tensor] = {}

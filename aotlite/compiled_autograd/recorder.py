@@ -109,7 +109,7 @@ class TapeRecorder(CaptureRecorder):
         real = self._met.reals.get(id(fake))
         return None if real is None else self.place_of(real)
 
-    def add(self, leaf: Tensor, grads: list[Any]) -> None:
+    def add(self, leaf: Tensor, grads: list[Tensor | None]) -> None:
         """Notes the gradient of a leaf; the engine calls it (`capture_protocol.Grads`)."""
         self.pending.append((self._number, grads[0]))
 
@@ -126,10 +126,10 @@ class TapeRecorder(CaptureRecorder):
         self,
         node: TapeNode,
         number: int,
-        grads: list[Any],
+        grads: list[Tensor | None],
         wanted: Sequence[bool] | None,
         form: Form,
-        run: Callable[[TapeNode], Any],
+        run: Callable[[TapeNode], object],
     ) -> Any:
         """The gradients of a node, recorded: by running its twin on fakes, or from a fragment."""
         self._number = number

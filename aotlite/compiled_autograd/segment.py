@@ -226,7 +226,7 @@ def _graph_at(graph: Graph, numbers: Numbers) -> Graph:
 class _Delivered:
     """The tensors of the values that leave a segment, each made once."""
 
-    def __init__(self, found: list[Any], state: State) -> None:
+    def __init__(self, found: list[Tensor | None], state: State) -> None:
         self.found = found
         self.state = state
         self.views: dict[int, Any] = {}

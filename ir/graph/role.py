@@ -245,7 +245,7 @@ class Gradient(_GradientOf, prefix="grad"):
     The value is None where no gradient flows.
     """
 
-    of: Primal | Hidden | Part | Family | Output
+    of: Primal | Hidden | Part | Family | Output | Incoming
 
 
 @attrs.frozen

@@ -35,7 +35,7 @@ class Record:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(_parts(self))})"
 
-    def differences(self, other: Any) -> list[str]:
+    def differences(self, other: object) -> list[str]:
         """The differences of another record from this one, a line each; empty without any."""
         return list(_differences("", self, other))
 
@@ -65,7 +65,7 @@ def _fields(record: Any) -> Any:
 
 
 # --------------------------------------------------------------------------------------- printing
-def _parts(record: Any) -> Iterator[str]:
+def _parts(record: object) -> Iterator[str]:
     metas: list[TensorMeta] = []
     for position, field in enumerate(_fields(record)):
         value = getattr(record, field.name)
@@ -82,7 +82,7 @@ def _parts(record: Any) -> Iterator[str]:
             yield from _part(field.name, value)
 
 
-def _part(name: str, value: Any) -> Iterator[str]:
+def _part(name: str, value: object) -> Iterator[str]:
     """The text of a value that is no flag; empty for an object of one compilation."""
     match value:
         case ViewChain():
@@ -135,7 +135,7 @@ def _differences(path: str, a: Any, b: Any) -> Iterator[str]:
         yield f"{path} is {a!r}, expected {b!r}"
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     """Whether values are equal: nan equals nan, 0.0 does not equal -0.0."""
     return a is b or (a == b and repr(a) == repr(b)) or (a != a and b != b)
 

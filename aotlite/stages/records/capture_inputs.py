@@ -13,13 +13,16 @@ from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain
 from aotlite.eager.base.tape.view_root import ViewRoot
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node
-from aotlite.ir.graph.role import Family, Hidden, Part, Primal
+from aotlite.ir.graph.role import Family, Hidden, Incoming, IntermediateBase, Output, Part, Primal
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.base import Record
 
 InputRole = Primal | Hidden | Part
-SourceRole = InputRole | Family
-"""Whose gradient is collected."""
+SourceRole = InputRole | Family | Output | Incoming
+"""Whose gradient is collected: an input, a family, a result that retains its gradient; at a later
+order also a tangent of an earlier one (DBL-2)."""
+OwnerRole = InputRole | Output | IntermediateBase | Incoming
+"""Whose memory code outside the graph may write after the call."""
 
 
 @attrs.frozen(eq=False, repr=False)

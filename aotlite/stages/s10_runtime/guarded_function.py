@@ -14,11 +14,11 @@ from aotlite.stages.s10_runtime.guards.failures import GuardCheck, GuardFailure,
 class GuardedFunction:
     """The generated function of an entry: `call(leaves)` returns the results, or MISS."""
 
-    call: Callable[[Any], Any]
+    call: Callable[[Any], object]
     source: str
     _scope: dict[str, Any]
     _checks: tuple[GuardCheck, ...]
 
-    def why_not(self, leaves: Sequence[Any]) -> GuardFailure | None:
+    def why_not(self, leaves: Sequence[object]) -> GuardFailure | None:
         """The reason why the entry is not valid for these flat arguments; None if it is valid."""
         return what_fails(self._checks, self._scope, leaves)

@@ -69,7 +69,7 @@ def _may_name_a_function(name: str) -> bool:
     return name.isascii() and name.isidentifier() and not iskeyword(name) and name != "__debug__"
 
 
-def words(value: Any) -> str:
+def words(value: object) -> str:
     """A constant in words, for the comment about it."""
     return repr(value) if isinstance(value, (float, str, bytes)) else f"a {type(value).__name__}"
 

@@ -35,12 +35,12 @@ _FEW = 4
 _EXACT = (int, str, bytes, bool, type(None))
 
 
-def depth(role: Any) -> int:
+def depth(role: Role) -> int:
     """The number of wrappers around the role's tensor."""
     return 1 + depth(role.of) if isinstance(role, Part) else 0
 
 
-def spec_test(source: FunctionSource, name: str, spec: Any) -> str:
+def spec_test(source: FunctionSource, name: str, spec: object) -> str:
     """An expression that is true if the spec in variable `name` equals `spec`."""
     if spec is None:
         return f"{name} is None"
@@ -99,7 +99,7 @@ class SubclassWriter:
             source.add(f"{name}.offset = {wrapping.offset}")
         return name
 
-    def _spec(self, spec: Any) -> str:
+    def _spec(self, spec: object) -> str:
         name = self.source.constant(kept_spec(spec), "S", repr(spec))
         if isinstance(spec, (list, dict)):  # each wrapper gets a copy
             self.source.use(kept_spec)
@@ -107,7 +107,7 @@ class SubclassWriter:
         return name
 
 
-def _flattens(source: FunctionSource, name: str, names: list[str], spec: Any) -> list[str]:
+def _flattens(source: FunctionSource, name: str, names: list[str], spec: object) -> list[str]:
     """Lines that set `known`: whether a wrapper flattens to these names and this spec."""
     if spec is None or type(spec) is str:  # only values of its type are equal to it
         return [
@@ -136,7 +136,7 @@ def fitted(found: Any, kind: type[Any], meta: TensorMeta) -> None:
     found.meta = meta
 
 
-def broken(found: Any, kind: type[Any], meta: TensorMeta) -> Exception:
+def broken(found: object, kind: type[object], meta: TensorMeta) -> Exception:
     """The error for a wrong result of `__tensor_unflatten__`."""
     shown = f"a {type(found).__name__}, {getattr(found, 'meta', 'no tensor')}"
     return noted(
@@ -151,7 +151,7 @@ def broken(found: Any, kind: type[Any], meta: TensorMeta) -> Exception:
 
 # ---------------------------------------------------------------------------------------- tangents
 def write_tangent(
-    source: FunctionSource, name: str, result: Any, wrapping: SubclassMeta | None
+    source: FunctionSource, name: str, result: Role, wrapping: SubclassMeta | None
 ) -> None:
     """Adds the lines that bring an arriving gradient to the expected form (TAN-5)."""
     source.use(coerced)
@@ -184,7 +184,7 @@ def taken_apart(wrapper: Any) -> tuple[list[str], Any]:
 
 
 def coerced(
-    grad: Tensor, result: Any, wrapping: SubclassMeta | None, *, keeps_history: bool = False
+    grad: Tensor, result: Role, wrapping: SubclassMeta | None, *, keeps_history: bool = False
 ) -> Tensor:
     """A gradient of another class or spec, in the form of the recorded backward (TAN-5).
 
@@ -243,7 +243,9 @@ def _in_form(grad: Any, spec: Any, kind: type[Any], *, keeps_history: bool = Fal
         STATE.grad_mode = mode
 
 
-def coerced_with_history(grad: Tensor, result: Any, wrapping: SubclassMeta | None) -> Tensor | None:
+def coerced_with_history(
+    grad: Tensor, result: Role, wrapping: SubclassMeta | None
+) -> Tensor | None:
     """A gradient as `coerced` returns it, with its history; None if the history is lost."""
     if _is_formed(grad, wrapping):
         return grad
@@ -252,7 +254,7 @@ def coerced_with_history(grad: Tensor, result: Any, wrapping: SubclassMeta | Non
     return found if kept or edge_of(grad) is None else None
 
 
-def _is_formed(grad: Any, wrapping: SubclassMeta | None) -> bool:
+def _is_formed(grad: Tensor, wrapping: SubclassMeta | None) -> bool:
     """Whether a gradient and all its parts have the expected classes, names and specs."""
     if wrapping is None:
         return not is_wrapper(grad)
@@ -273,7 +275,7 @@ def dense_part(part: Any, path: str, result: Any, kind: type[Any], meta: TensorM
     return dense
 
 
-def _refused(grad: Any, found: Any, result: Any, wrapping: SubclassMeta | None) -> Exception:
+def _refused(grad: Tensor, found: object, result: Role, wrapping: SubclassMeta | None) -> Exception:
     """The error of TAN-5: the gradient's class, its converted form, and the expected class."""
     got = _named(grad)
     if isinstance(found, Tensor):
@@ -309,7 +311,9 @@ def is_like(part: Any, meta: TensorMeta) -> bool:
     return dense and part.meta.shape == meta.shape and part.meta.dtype is meta.dtype
 
 
-def misshaped(part: Any, path: str, result: Any, kind: type[Any], meta: TensorMeta) -> Exception:
+def misshaped(
+    part: object, path: str, result: Role, kind: type[object], meta: TensorMeta
+) -> Exception:
     """The error for a part of a gradient with another shape or dtype than the recorded one."""
     shown = f", {part.meta}" if isinstance(part, Tensor) else ""
     return noted(

@@ -108,7 +108,7 @@ class Handed(TapeNode):
     def name(self) -> str:
         return "CopyBackward"
 
-    def run(self, grads: Sequence[Any]) -> Sequence[Any]:
+    def run(self, grads: Sequence[Tensor | None]) -> Sequence[Any]:
         return grads if self.edges else ()
 
 
@@ -132,14 +132,14 @@ def take_history(target: Tensor, node: TapeNode | None, index: int, *, whole: bo
         rebase(target, Handed(node, index), 0, root.edge(), None)
 
 
-def write_window(target: Tensor, window: tuple[Any, int], meta: TensorMeta) -> None:
+def write_window(target: Tensor, window: tuple[object, int], meta: TensorMeta) -> None:
     """Copies the bytes of a window into the target; none if it is the target's memory (RT-4)."""
     buffer, start = window
     if buffer is not target.storage.buffer or start != target.offset:
         meta.device.arrays.copy(target._data, array_of(window, meta))
 
 
-def write_seen(target: Tensor, value: Any, meta: TensorMeta, first: int) -> None:
+def write_seen(target: Tensor, value: object, meta: TensorMeta, first: int) -> None:
     """Copies the bytes of all memory of a tensor that the function uses (RT-4, FUN-11).
 
     `value` is an array or a window; it starts `first` elements from the tensor's first one.

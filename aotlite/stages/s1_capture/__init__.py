@@ -31,9 +31,9 @@ from aotlite.stages.shared.user_frames import describe, is_internal
 
 
 def capture(
-    function: Callable[..., Any],
-    call: Callable[[list[Any]], Any],
-    leaves: Sequence[Any],
+    function: Callable[..., object],
+    call: Callable[[list[Any]], object],
+    leaves: Sequence[object],
     tensors: Sequence[tuple[int, Tensor]],
     flatten: Callable[[Any], tuple[list[Any], Containers]],
     name: str = "graph",
@@ -59,8 +59,8 @@ def abandon(recorder: Trace) -> None:
 
 def _captured(
     recorder: CaptureRecorder,
-    call: Callable[[list[Any]], Any],
-    leaves: Sequence[Any],
+    call: Callable[[list[Any]], object],
+    leaves: Sequence[object],
     tensors: Sequence[tuple[int, Tensor]],
     flatten: Callable[[Any], tuple[list[Any], Containers]],
     name: str,
@@ -124,7 +124,7 @@ def _note_place(error: AotliteError) -> None:
         error.add_note(note)
 
 
-def _result(recorder: CaptureRecorder, leaf: Any, arguments: Sequence[Any]) -> Any:
+def _result(recorder: CaptureRecorder, leaf: object, arguments: Sequence[object]) -> Any:
     if isinstance(leaf, Tensor):
         return recorder.here(leaf)
     for index, argument in enumerate(arguments):

@@ -65,7 +65,7 @@ class GradAttributes:
         recorder.unrecorded = True  # no node of the graph says so
         self._now[id(fake)] = fake, None if value is None else recorder.here(value)
 
-    def add(self, leaf: Tensor, grads: list[Any]) -> None:
+    def add(self, leaf: Tensor, grads: list[Tensor | None]) -> None:
         """Accumulates the gradient in `grads`, a list of one, into an input's `.grad` (TEN-29)."""
         self._check_running()
         self._recorder.ask_gradients([leaf])

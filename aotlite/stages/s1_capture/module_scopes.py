@@ -60,7 +60,7 @@ class ModuleScopes:
             self.now = Scope(found.module, now.tags)
         return before
 
-    def tag(self, tags: Mapping[str, Any]) -> State:
+    def tag(self, tags: Mapping[str, object]) -> State:
         """Adds tags to the current scope; returns the state before."""
         before = now, _ = self.state
         path, around = ("", NO_TAGS) if now is None else (now.module, now.tags)
@@ -99,7 +99,7 @@ def backward_in(recorder: CaptureTrace) -> Iterator[None]:
         recorder.origin, recorder.sequence, recorder.counts, scopes.is_backward = before
 
 
-def sum_in(nodes: list[Node], add: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def sum_in(nodes: list[Node], add: Callable[..., object], args: tuple[object, ...]) -> Any:
     """Calls `add`; the nodes that it records get the scope of gradient sums (SEQ-5)."""
     start = len(nodes)
     total = add(*args)
@@ -135,5 +135,5 @@ def _inside(held: Any) -> Iterable[tuple[Any, Any]]:
     return enumerate(held)
 
 
-def _may_hold(value: Any) -> bool:
+def _may_hold(value: object) -> bool:
     return isinstance(value, TrackedCallable) or type(value) in (list, tuple, dict)

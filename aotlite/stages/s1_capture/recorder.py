@@ -100,7 +100,7 @@ class CaptureRecorder:
         self.hooks = RegisteredHooks(self, dry_run)
 
     # --- recording
-    def admit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def admit(self, args: tuple[object, ...]) -> tuple[Any, ...]:
         """The arguments with `here` of each tensor among them."""
         for i, value in enumerate(args):
             if isinstance(value, Tensor):
@@ -145,7 +145,7 @@ class CaptureRecorder:
         return tuple([self.add_node(GETITEM, (node, k), one) for k, one in enumerate(meta)])
 
     def record_wrapped(
-        self, op: Op, args: tuple[Any, ...], outs: tuple[Tensor, ...], meta: Any
+        self, op: Op, args: tuple[object, ...], outs: tuple[Tensor, ...], meta: object
     ) -> tuple[Any, ...]:
         return self.wrapped.record(op, values_of(args), outs, meta)
 
@@ -193,7 +193,7 @@ class CaptureRecorder:
         if self.counts:
             self.sequence += 1
 
-    def constant(self, data: Any, tensor: Tensor) -> Tensor:
+    def constant(self, data: object, tensor: Tensor) -> Tensor:
         """A clone of a `get_attr` node, for data made in the function: writes spare the constant
         (FUN-27)."""
         meta = tensor.meta
@@ -215,7 +215,7 @@ class CaptureRecorder:
     def backward_inside(self) -> AbstractContextManager[None]:
         return backward_in(self)
 
-    def summed(self, add: Callable[..., Any], *args: Any) -> Any:
+    def summed(self, add: Callable[..., object], *args: object) -> Any:
         return sum_in(self.nodes, add, args)
 
     # --- inputs
@@ -357,11 +357,11 @@ class CaptureRecorder:
                 self.offset_read.add(given.role)
 
     # --- places and guards
-    def _place_of(self, thing: Any) -> AccessPath | None:
+    def _place_of(self, thing: object) -> AccessPath | None:
         place = self._met.places.get(id(thing)) or self._index.find(thing)
         return place or self._met.parts.get(id(thing))
 
-    def read_attribute(self, owner: Any, name: str, value: Any) -> Any:
+    def read_attribute(self, owner: object, name: str, value: object) -> Any:
         """Guards attribute `name` of a Module or optimizer, which is read; returns it (CAP-5)."""
         if id(owner) in self._met.created or (id(owner), name) in self._met.guarded:
             return value
@@ -377,18 +377,18 @@ class CaptureRecorder:
         self._note(value, place.then("attr", name))
         return value
 
-    def read_absent(self, owner: Any, name: str) -> None:
+    def read_absent(self, owner: object, name: str) -> None:
         place = self._place_of(owner)
         if place is not None and id(owner) not in self._met.created:
             self.guards.append(ValueGuard(place.then("attr", name), snapshot_of(NOTHING)))
 
-    def _note(self, value: Any, place: AccessPath) -> None:
+    def _note(self, value: object, place: AccessPath) -> None:
         """Records the access paths of tensors and objects in a value; guards a plain value."""
         self.learn(value, place)
         if not isinstance(value, Tensor):
             self.guards.append(ValueGuard(place, snapshot_of(value)))
 
-    def learn(self, value: Any, place: AccessPath) -> None:
+    def learn(self, value: object, place: AccessPath) -> None:
         """Records the access paths of tensors and objects in nested containers, in order."""
         above: set[int] = set()
         stack: list[tuple[Any, AccessPath | None]] = [(value, place)]
@@ -429,7 +429,7 @@ class CaptureRecorder:
         """The functions whose variables the guards compare at each call."""
         return self._index.functions()
 
-    def note_reached(self, things: Sequence[Any]) -> None:
+    def note_reached(self, things: Sequence[object]) -> None:
         """Excludes containers from the guards: a hook called at each backward may change them."""
         self.around.note_reached(things, self.leaves)
 
@@ -454,11 +454,11 @@ class CaptureRecorder:
         is_argument = isinstance(role, Primal)
         return AccessPath(role.index, self.function) if is_argument else self._hidden[role.index]
 
-    def created(self, thing: Any) -> None:
+    def created(self, thing: object) -> None:
         """Notes a Module or optimizer made during the capture: it may be written, unguarded."""
         self._met.created[id(thing)] = thing
 
-    def is_created(self, thing: Any) -> bool:
+    def is_created(self, thing: object) -> bool:
         """Whether a Module or optimizer was made during this capture."""
         return id(thing) in self._met.created
 

@@ -71,7 +71,7 @@ class TrackedState:
         self._streams = streams
         self._state = state
 
-    def _no_numbers(self, *args: Any) -> Any:
+    def _no_numbers(self, *args: object) -> Any:
         raise self._streams.recorder.refuse(
             "the seed or the offset of a generator's state",
             "pass the state to set_rng_state as it is, or read its numbers outside (RNG-6)",
@@ -117,7 +117,7 @@ class RngTracker:
     _made: dict[tuple[RngState, Any], tuple[Any, Any]] = attrs.field(factory=dict)
 
     # --- what the generator is asked while a function is captured
-    def draw(self, op: RandomOp, args: tuple[Any, ...], meta: TensorMeta) -> Any:
+    def draw(self, op: RandomOp, args: tuple[object, ...], meta: TensorMeta) -> Any:
         """Records a draw; returns the node of its result."""
         called: Op = op
         consumed = op.consumes(meta)
@@ -152,7 +152,7 @@ class RngTracker:
         before = _without(self.state, moment)
         self.state = to if moment is None or before is to else Reseeded(before, to, moment)
 
-    def knows(self, state: Any) -> bool:
+    def knows(self, state: object) -> bool:
         """Whether `get` returned this state. UnsupportedError for a state of another capture."""
         if type(state) is TrackedState and state._streams is not self:
             raise self.recorder.refuse(
@@ -270,7 +270,7 @@ class RngTracker:
     # changes, each with its moment (None: always). The offset of a draw is computed along it: a
     # change whose moment the draw's own implies adds a constant; any other change becomes
     # where(arrived[its moment], offset after, offset before).
-    def _place(self, state: RngState, moment: Any) -> tuple[Any, Any, int]:
+    def _place(self, state: RngState, moment: object) -> tuple[Any, Any, int]:
         """(seed, offset, advance) of a state, as a draw at this moment sees it.
 
         Note [draws of a backward that may not come].
@@ -306,7 +306,7 @@ class RngTracker:
         offsets = [self._offset_value(*place[1:]) for place in (to, other)]
         return self._chosen(of, *seeds), self._chosen(of, *offsets)
 
-    def _chosen(self, of: Any, yes: Node, no: Node) -> Node:
+    def _chosen(self, of: object, yes: Node, no: Node) -> Node:
         return self._add(WHERE, (self.flag(of), yes, no))
 
     def flag(self, of: Any) -> Node:
@@ -330,7 +330,7 @@ class RngTracker:
                 )
         return self.inputs[kind]
 
-    def _seed_value(self, seed: Any) -> Node:
+    def _seed_value(self, seed: object) -> Node:
         if type(seed) is Node:
             return seed
         return self._add(FULL, ((), seed, uint64, STATE_META.device))
@@ -351,7 +351,7 @@ def _implied(moment: Any, of: Any) -> bool:
     return bool(moment.arrivals <= of.arrivals and moment.reachable_inputs <= of.reachable_inputs)
 
 
-def _without(state: RngState, moment: Any) -> RngState:
+def _without(state: RngState, moment: object) -> RngState:
     """The state before the latest changes that were made at this moment."""
     while isinstance(state, (Advanced, Reseeded)) and state.moment is moment:
         state = state.before

@@ -95,7 +95,7 @@ class SubclassFakes:
         return wrapper
 
     def record(
-        self, op: Op, args: tuple[Any, ...], outs: tuple[Tensor, ...], meta: Any
+        self, op: Op, args: tuple[object, ...], outs: tuple[Tensor, ...], meta: object
     ) -> tuple[Node | None, ...]:
         """Records a call that returns or writes wrappers; the nodes of those among `outs`."""
         for out in outs:
@@ -165,7 +165,7 @@ def _place(role: Any) -> tuple[bool, int]:
     return isinstance(whole, Hidden), whole.index
 
 
-def _check_spec(tensor: Tensor, spec: Any) -> None:
+def _check_spec(tensor: Tensor, spec: object) -> None:
     """SUB-21: an entry is valid for wrappers of an equal spec."""
     try:
         with refusals_apart():
@@ -183,7 +183,7 @@ def _check_spec(tensor: Tensor, spec: Any) -> None:
         )
 
 
-def values_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def values_of(args: tuple[object, ...]) -> tuple[Any, ...]:
     """The graph values of the tensors among the arguments."""
     return tuple(
         [

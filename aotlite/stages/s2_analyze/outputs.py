@@ -6,8 +6,6 @@ Used by stage 2 alone. Rules: META-5..META-15. Spec: `specs/s2_analyze.md`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 
 from aotlite.eager.autograd.differentiable_views import is_stale
@@ -241,7 +239,7 @@ class OutputAnalysis:
         return any(other.chain and other.chain[-1] is last for other in made)
 
 
-def _first_places(results: tuple[Any, ...]) -> dict[int, int]:
+def _first_places(results: tuple[object, ...]) -> dict[int, int]:
     """The first index of each tensor among the results, by its id."""
     first: dict[int, int] = {}
     for index, result in enumerate(results):

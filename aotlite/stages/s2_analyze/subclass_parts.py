@@ -104,7 +104,7 @@ def _extended(captured: Captured, new: dict[Part, Tensor]) -> Captured:
     return attrs.evolve(longer, graph=graph)
 
 
-def _wrappings(captured: Captured, made: dict[Role, Tensor]) -> dict[Any, SubclassMeta]:
+def _wrappings(captured: Captured, made: dict[Role, Tensor]) -> dict[Role, SubclassMeta]:
     found = input_subclass_metas(captured.recorder, captured.inputs)
     for role, wrapper in made.items():
         found[role] = subclass_meta_of(wrapper, role, {})

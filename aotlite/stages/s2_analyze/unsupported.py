@@ -6,12 +6,11 @@ Spec: `specs/s2_analyze.md`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.eager.autograd.nodes.retained_grads import is_watched
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.geometry.overlap import has_internal_overlap
+from aotlite.ir.graph.role import Role
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput
 from aotlite.stages.records.metadata.function_facts import FamilyMeta, InputMeta
@@ -126,7 +125,7 @@ def refuse_view_in_moved_family(index: int, result: Tensor, place: str) -> None:
     )
 
 
-def refuse_hooks_of_leaf(index: int, result: Any) -> None:
+def refuse_hooks_of_leaf(index: int, result: Role) -> None:
     """Refuses to return a leaf with hooks that the function made (TEN-41).
 
     The hooks are on the captured leaf; those of later calls would have none.

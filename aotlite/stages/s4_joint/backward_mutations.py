@@ -47,7 +47,7 @@ from aotlite.ir.ops.views.view_ops import DETACH
 from aotlite.stages.records.backward.gradient_reads import SavedOf
 from aotlite.stages.records.backward.joint import BackwardMemory, Joint
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.capture_inputs import CapturedInput
+from aotlite.stages.records.capture_inputs import CapturedInput, OwnerRole
 from aotlite.stages.records.metadata.function_facts import BaseMeta, InputMeta, Plain
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.trace import RngTrace, Trace
@@ -104,7 +104,7 @@ def with_backward_mutations(
 class _Found:
     """A storage that the backward writes, or reads without a version check."""
 
-    owner: Any
+    owner: OwnerRole
     current: Node
     writes: list[int] = attrs.field(factory=list)
     """For each write: the results, as bits, of which one's tangent has to arrive for it."""

@@ -8,7 +8,6 @@ Spec: `specs/s4_joint.md`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import attrs
 
@@ -21,7 +20,7 @@ from aotlite.ir.errors import AutogradError
 from aotlite.ir.graph.role import Result as ResultRole
 from aotlite.stages.records.backward.gradient_reads import SavedOf, merged
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.capture_inputs import InputRole, SourceRole
+from aotlite.stages.records.capture_inputs import InputRole, OwnerRole, SourceRole
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s4_joint.instrumented_runs import runs_user_code
 from aotlite.stages.s4_joint.leaf_inputs import new_leaves
@@ -39,7 +38,7 @@ class GradientPaths:
     """The tape edge of each result: its tangent enters there."""
     sinks: Mapping[TapeNode, SourceRole]
     """The nodes at which gradients are collected, each with its input or family."""
-    owners: Mapping[Storage, Any]
+    owners: Mapping[Storage, OwnerRole]
     """The storages that outlive the call, each with the input, result or base that owns it."""
     inner_leaves: list[Edge]
     """The edges of leaves that the function made; their gradients are dropped."""
@@ -110,20 +109,20 @@ def _walk(paths: GradientPaths, nodes: Mapping[TapeNode, int], captured: Capture
 class TapeWalk:
     """A walk behind the roots of a backward: the ends that it reaches, and the memory it reads."""
 
-    results: tuple[Any, ...]
-    owners: Mapping[Storage, Any]
+    results: tuple[ResultRole, ...]
+    owners: Mapping[Storage, OwnerRole]
     """The storages that may be written after the call, each with the role that owns it."""
     reads: dict[SavedOf, int]
     """Saved tensors on memory of an owner, with the results, as bits, whose gradients read them."""
-    errors: dict[Any, Exception]
-    _reach: dict[Any, set[Any]] = attrs.field(init=False)
+    errors: dict[ResultRole, Exception]
+    _reach: dict[ResultRole, set[SourceRole]] = attrs.field(init=False)
 
     @_reach.default
-    def _nothing(self) -> dict[Any, set[Any]]:
+    def _nothing(self) -> dict[ResultRole, set[SourceRole]]:
         return {result: set() for result in self.results}
 
     def visits(
-        self, nodes: Mapping[TapeNode, int], ends: Mapping[TapeNode, Any]
+        self, nodes: Mapping[TapeNode, int], ends: Mapping[TapeNode, SourceRole]
     ) -> Iterator[tuple[TapeNode, int, bool]]:
         """Each node, the results, as bits, that pass it, and whether it has saved tensors.
 
@@ -138,7 +137,7 @@ class TapeWalk:
                 self._note_saved(node, each, bits)
             yield node, bits, bool(saved)
 
-    def reached(self) -> dict[Any, frozenset[Any]]:
+    def reached(self) -> dict[ResultRole, frozenset[SourceRole]]:
         """The sources to which the tape of each result leads, after the visits."""
         return {result: frozenset(found) for result, found in self._reach.items()}
 

@@ -24,7 +24,9 @@ from aotlite.eager.autograd.custom_function.node import CustomNode
 from aotlite.eager.autograd.engine import BackwardPass, Nodes
 from aotlite.eager.autograd.nodes.saved_tensors import computed_again
 from aotlite.eager.base.tape.node import Edge, TapeNode
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node
+from aotlite.ir.graph.role import Role
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.subclasses.accumulation import joined, note_required_arrivals
 
@@ -68,7 +70,7 @@ class EngineRun(BackwardPass):
             self.arrived.append(node)
         super()._step(node)
 
-    def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+    def _run(self, node: TapeNode, grads: list[Tensor | None]) -> Sequence[Any]:
         try:
             return super()._run(node, grads)
         except Exception:
@@ -94,7 +96,7 @@ class NodeVisit:
 
 
 def flows_of(
-    run: InstrumentedRun, results: Sequence[Result], ends: Mapping[Any, Sequence[Edge]]
+    run: InstrumentedRun, results: Sequence[Result], ends: Mapping[Role, Sequence[Edge]]
 ) -> Flows:
     """For each result the sources that its gradient reached in a run.
 
@@ -128,7 +130,7 @@ class ArrivalBits:
             found |= self.edges.get(edge, 0)
         return found
 
-    def of(self, grad: Any) -> int:
+    def of(self, grad: Tensor) -> int:
         """The bits of a gradient on its way: of the node that runs now, or of a tangent."""
         return self.tangents[id(grad)] if self.now is None else self.now
 
@@ -154,17 +156,17 @@ class ArrivalBits:
 class ArrivalHandlers:
     """The functions that an instrumented run calls where it matters which tangents arrive."""
 
-    join: Callable[[Any, Any], Any] | None = None
+    join: Callable[[Any, Any], object] | None = None
     """Adds two gradients, each given with its bits; None for the engine's own sum."""
     tell: Callable[[CustomNode, tuple[int, int]], None] | None = None
     """Called where a custom function can see which tangents arrive, since it gets None for an
     absent gradient: with the bits of all its gradients, and those of one of them."""
-    guard: Callable[[Any, int], Any] = lambda grad, bits: grad
+    guard: Callable[[Any, int], object] = lambda grad, bits: grad
     """Called with a gradient of users' code, and the results of which one has to arrive for it;
     returns the gradient to use. Note [no gradient is not zeros]."""
 
 
-def handlers_of(recorder: Trace, results: Sequence[Any], *, all_arrive: bool) -> ArrivalHandlers:
+def handlers_of(recorder: Trace, results: Sequence[Role], *, all_arrive: bool) -> ArrivalHandlers:
     """The handlers of a run from the tangents of these results; none if all tangents arrive."""
     roles = tuple(results)
     if all_arrive:

@@ -108,7 +108,7 @@ def _writes_forward(node: Node) -> bool:
 
 
 def turns_among(
-    turns: Sequence[NodeVisit], ran: Sequence[Any], every: Sequence[Any]
+    turns: Sequence[NodeVisit], ran: Sequence[object], every: Sequence[Role]
 ) -> Iterator[NodeVisit]:
     """The visits of a subset's backward, with bits renumbered to those of all results."""
     places = [every.index(result) for result in ran]

@@ -63,13 +63,13 @@ Records = tuple[int | CreationRecord, ...]
 """For each value its index in the flat list, or the record of a wrapper."""
 
 
-def requires_subclass_dispatch(arguments: Iterable[Any], results: Iterable[Any]) -> bool:
+def requires_subclass_dispatch(arguments: Iterable[object], results: Iterable[object]) -> bool:
     """Whether any argument or result is a wrapper; else nothing is taken apart (SUB-2)."""
     return any(map(is_wrapper, arguments)) or any(map(is_wrapper, results))
 
 
 # ------------------------------------------------------------------------------------------- apart
-def unwrap(values: Iterable[Any], *, sizes: bool = True) -> list[Any]:
+def unwrap(values: Iterable[object], *, sizes: bool = True) -> list[Any]:
     """The flat list of these values: wrappers by their parts, anything else as it is (SUB-4).
 
     `sizes=False` leaves symbolic sizes out: tangents share them with the primals (SUB-12).
@@ -80,7 +80,9 @@ def unwrap(values: Iterable[Any], *, sizes: bool = True) -> list[Any]:
     return flat
 
 
-def unwrap_joint(primals: Iterable[Any], tangents: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+def unwrap_joint(
+    primals: Iterable[object], tangents: Iterable[object]
+) -> tuple[list[Any], list[Any]]:
     """The flat lists of a joint graph's two groups of inputs (SUB-4)."""
     return unwrap(primals), unwrap(tangents, sizes=False)
 
@@ -96,11 +98,11 @@ def _unwrap(value: Any, flat: list[Any], *, sizes: bool) -> None:
         flat += _symbolic(value.meta.stride)
 
 
-def _symbolic(sizes: Sequence[Any]) -> list[Any]:
+def _symbolic(sizes: Sequence[object]) -> list[Any]:
     return [size for size in sizes if isinstance(size, SymInt)]
 
 
-def creation_records(values: Iterable[Any], *, sizes: bool = True) -> Records:
+def creation_records(values: Iterable[object], *, sizes: bool = True) -> Records:
     """How each of these values is made of `unwrap(values)` (SUB-3)."""
     found: list[int | CreationRecord] = []
     place = 0
@@ -139,7 +141,7 @@ def _count(record: int | CreationRecord) -> int:
 
 # ----------------------------------------------------------------------------------------- together
 def wrap(
-    flat: Sequence[Any], records: Records, *, saved: int = 0, like: Sequence[Any] = ()
+    flat: Sequence[object], records: Records, *, saved: int = 0, like: Sequence[object] = ()
 ) -> tuple[Any, ...]:
     """The values rebuilt from the flat list, then its last `saved` items as they are (SUB-6).
 

@@ -16,8 +16,6 @@ Rules: FUN-2..FUN-12, FUN-25, FUN-35, RNG-1..RNG-4, TOK-1..TOK-5. Spec: `specs/s
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import Tangent
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, PureOp, RandomOp, ViewOp
@@ -62,7 +60,7 @@ class _Functionalizer:
         graph.copies = tuple(self.values.copies)
         return graph
 
-    def _step(self, node: Node, op: Any) -> None:
+    def _step(self, node: Node, op: object) -> None:
         values = self.values
         match op:
             case ViewOp():

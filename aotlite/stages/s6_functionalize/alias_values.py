@@ -51,7 +51,7 @@ class AliasValues:
             found = self.env[node] = Alias(Group(meta, found), EMPTY_CHAIN, 0, meta, found, 0)
         return found
 
-    def read(self, argument: Any) -> Any:
+    def read(self, argument: object) -> Any:
         """The argument with nodes replaced by their current values; itself if none changes."""
         if type(argument) is Node:
             found = self.env.get(argument, argument)

@@ -13,8 +13,6 @@ no one reads costs none. An alias keeps the value of the version that it has see
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 
 from aotlite.eager.base.tape.view_chain import ViewChain
@@ -75,7 +73,7 @@ class Storages:
             if node.op == "call" and type(node.target) is not PureOp:
                 self._note(node, node.target)
 
-    def _note(self, node: Node, op: Any) -> None:
+    def _note(self, node: Node, op: object) -> None:
         if type(op) is RandomOp:
             self.draws = True
             return

@@ -6,8 +6,6 @@ Rules: FUN-3, FUN-11, FUN-34. Spec: `specs/s6_functionalize.md`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.eager.autograd.chain_simplification import further
 from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep
 from aotlite.ir.errors import UnsupportedError, noted
@@ -22,7 +20,7 @@ from aotlite.stages.shared.user_frames import describe
 
 
 def add_view(
-    values: AliasValues, node: Node, operand: Node, op: ViewOp, rest: tuple[Any, ...]
+    values: AliasValues, node: Node, operand: Node, op: ViewOp, rest: tuple[object, ...]
 ) -> None:
     """Registers a view: as an alias, or as a node if its storage needs no group."""
     if not values.storages.needs_alias(operand):
@@ -48,7 +46,7 @@ def add_view(
 
 
 def _plain_view(
-    values: AliasValues, node: Node, operand: Node, op: ViewOp, rest: tuple[Any, ...]
+    values: AliasValues, node: Node, operand: Node, op: ViewOp, rest: tuple[object, ...]
 ) -> Node:
     """The node of a view of a storage without a group; equal views share one node."""
     value: Node = values.read(operand)

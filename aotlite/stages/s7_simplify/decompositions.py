@@ -57,7 +57,7 @@ def decompose(graph: Graph, table: Table) -> Graph:
 
 
 # --------------------------------------------------------------------------------------- the table
-def decomposition_table(given: Any) -> Table:
+def decomposition_table(given: object) -> Table:
     """Validates a table; its keys may be `Op`s, names, or functions of `aotlite.ops`.
 
     Raises ArgumentError for any other key, and for an op that pure graphs do not have.
@@ -80,7 +80,7 @@ def decomposition_table(given: Any) -> Table:
     return table
 
 
-def _op_of(key: Any) -> Op:
+def _op_of(key: object) -> Op:
     if isinstance(key, Op):
         return key
     if isinstance(key, str):
@@ -157,7 +157,7 @@ class _Decomposer:
         return self.build.add(node if same else node.with_args(args, node.meta))
 
 
-def _proxies(build: Builder, value: Any) -> Any:
+def _proxies(build: Builder, value: object) -> Any:
     return map_nodes(value, lambda node: Proxy(build, node))
 
 
@@ -170,7 +170,7 @@ class _Expander(Builder):
         self.open: list[tuple[Op, Any]] = []
         """The decompositions that are running, outermost first, with their arguments."""
 
-    def call(self, op: Op, args: tuple[Any, ...]) -> Any:
+    def call(self, op: Op, args: tuple[object, ...]) -> Any:
         """Handles an op that a decomposition calls: emits it, or decomposes it in turn (DEC-2)."""
         self._check_call(op, args)
         if isinstance(op, MultiViewOp):
@@ -178,7 +178,7 @@ class _Expander(Builder):
         found = self.expanded(op, args) if op in self.table else NotImplemented
         return super().call(op, args) if found is NotImplemented else found
 
-    def expanded(self, op: Op, args: Any) -> Any:
+    def expanded(self, op: Op, args: object) -> Any:
         """The results of the decomposition of `op`; NotImplemented if it returns that, which keeps
         the op (DEC-3).
         """
@@ -225,7 +225,7 @@ class _Expander(Builder):
         return super().call(RESTRIDE, (value, meta.stride))
 
     # --- refusals
-    def _check_call(self, op: Op, args: tuple[Any, ...]) -> None:
+    def _check_call(self, op: Op, args: tuple[object, ...]) -> None:
         effect = _EFFECTS.get(type(op))
         if effect is not None:
             raise self._inside(f"it calls {op.name}, which {effect}", "ops without effects (TRC-2)")
@@ -239,7 +239,7 @@ class _Expander(Builder):
         name = self.open[-1][0].name if self.open else "an op"
         return ArgumentError(f"decomposition of {name!r}: {got}, expected {expected}")
 
-    def _check_depth(self, op: Op, args: Any) -> None:
+    def _check_depth(self, op: Op, args: object) -> None:
         path = [*[each.name for each, _ in self.open], op.name]
         for index, (other, given) in enumerate(self.open):
             if other is op and _seen(given) == _seen(args):
@@ -302,7 +302,7 @@ def _check_origin(op: Op, args: Any, nodes: list[Node], made: set[Node]) -> None
                 )
 
 
-def _seen(args: Any) -> Any:
+def _seen(args: object) -> Any:
     """A key of all that a decomposition can see: metas, and literals with their types."""
     if type(args) is tuple:
         return tuple([_seen(item) for item in args])

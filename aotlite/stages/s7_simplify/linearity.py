@@ -91,7 +91,7 @@ def _is_of(group: tuple[str, ...], node: Node, values: _Values) -> bool:
     return True
 
 
-def _is_nothing(value: Any, values: _Values) -> bool:
+def _is_nothing(value: object, values: _Values) -> bool:
     """Whether an operand adds nothing."""
     return value in values.zeros if type(value) is Node else value is None or value == 0
 

@@ -77,9 +77,9 @@ def with_double_backward_saves(
     partition: Partition,
     unsimplified: Graph,
     numbering: ValueNumbering,
-    given: Mapping[Any, int],
+    given: Mapping[Role, int],
     requires: Callable[[Any], bool],
-    exported: Container[Any] = (),
+    exported: Container[object] = (),
     *,
     reads: Reads,
     may_read: MayRead = lambda saved, role: True,
@@ -168,7 +168,7 @@ def _passed(starts: Iterable[Node], differentiable: Container[Node]) -> Iterator
 class _Forward:
     """The forward of a partition, with its nodes by value number."""
 
-    def __init__(self, graph: Graph, numbering: ValueNumbering, given: Mapping[Any, int]) -> None:
+    def __init__(self, graph: Graph, numbering: ValueNumbering, given: Mapping[Role, int]) -> None:
         self.graph = graph
         numbers = numbering.of(graph, given)
         self.saved = {value for _, value in graph.outputs_with(Saved)}
@@ -293,7 +293,7 @@ def _may_require(node: Node, requires: Callable[[Any], bool]) -> bool:
 
 
 def _extended(
-    partition: Partition, found: list[Node], exported: Container[Any], written: Container[Node]
+    partition: Partition, found: list[Node], exported: Container[object], written: Container[Node]
 ) -> Partition:
     """The partition that also saves these values; its backward takes them without reading them."""
     forward, backward = partition.forward, partition.backward
@@ -342,7 +342,7 @@ class SavedOperand:
 
     number: int
     meta: TensorMeta
-    owner: Any
+    owner: Role
     """The input or result on whose memory it is: writes to that show in its version counter. None
     if nobody else can write it. Of a part, the outermost wrapper."""
 
@@ -355,7 +355,7 @@ class SavedOperand:
         return SavedOperand(number, meta, owner.whole if isinstance(owner, Part) else owner)
 
 
-def places_of(saved: Sequence[SavedOperand], asked: Container[Any]) -> dict[int, int]:
+def places_of(saved: Sequence[SavedOperand], asked: Container[Role]) -> dict[int, int]:
     """For each value number an index among `saved`.
 
     Of equal values one is preferred that nobody can write, or whose owner's version is checked
@@ -433,7 +433,7 @@ def fed(
     return build.finish([value for _, value in pairs], [role for role, _ in pairs])
 
 
-def closed(graph: Graph, arriving: Container[Any]) -> Graph:
+def closed(graph: Graph, arriving: Container[Role]) -> Graph:
     """A fed graph after dead code elimination, with outputs on memory of their own.
 
     Its inputs are `Kept` ones and those with a role in `arriving`. GraphError if another is read.
@@ -467,7 +467,7 @@ def _read(graph: Graph) -> set[Node]:
     return found
 
 
-def _without_unread(graph: Graph, arriving: Container[Any]) -> Graph:
+def _without_unread(graph: Graph, arriving: Container[Role]) -> Graph:
     """The graph without dead code and without effects of the forward, which must not run again."""
     live = _read(graph)
     nodes = []

@@ -233,7 +233,7 @@ def solver_of(solver: Solver | str) -> Solver:
 
     algorithm = getattr(networkx.algorithms.flow, solver)
 
-    def solve(digraph: Any, source: Vertex, sink: Vertex) -> Any:
+    def solve(digraph: object, source: Vertex, sink: Vertex) -> Any:
         return networkx.minimum_cut(digraph, source, sink, flow_func=algorithm)
 
     return solve

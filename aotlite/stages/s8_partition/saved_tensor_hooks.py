@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from aotlite.eager.base.modes import modes_kept, recording
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes
@@ -140,7 +141,7 @@ class _Inlining:
 
     def _placeholders(self, build: Builder, each: _Packed) -> list[Any]:
         """The backward's placeholders for the parts of one value, and its constants."""
-        found: list[Any] = []
+        found: list[Tensor | None] = []
         for part in each.parts:
             if type(part) is Node:
                 index = sum(type(node.role) is Saved for node in build.nodes)
@@ -165,7 +166,7 @@ class _Inlining:
         return node
 
 
-def _called(name: str, hook: Callable[..., Any], build: Builder, given: Any) -> Any:
+def _called(name: str, hook: Callable[..., object], build: Builder, given: object) -> Any:
     """Calls a hook; it may have no effects, and use no other tensors (SAV-7)."""
     start = len(build.nodes)
     try:

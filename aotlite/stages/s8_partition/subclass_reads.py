@@ -13,7 +13,7 @@ from typing import Any
 
 from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper
 from aotlite.ir.graph import Graph, Node, Phase
-from aotlite.ir.graph.role import Gradient, Hidden, Part, Primal
+from aotlite.ir.graph.role import Gradient, Hidden, Part, Primal, Role
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views.view_ops import DETACH
@@ -32,7 +32,7 @@ class InputReads:
         self._read = [(memory.of(value), memory.values(value)) for value in memory.read()]
         self._found: tuple[Set[Node], Set[Any]] | None = None
 
-    def __call__(self, saved: Set[Node], role: Any) -> bool:
+    def __call__(self, saved: Set[Node], role: Role) -> bool:
         """Whether an input of the dense graph may be read besides the `saved` values.
 
         True of inputs that are not the caller's tensors, such as a seed, and of all dense hidden
@@ -86,7 +86,7 @@ class _Memory:
         root = storage_root(node)
         return root.role if root.op == "placeholder" else root
 
-    def _find(self, key: Any) -> Any:
+    def _find(self, key: object) -> Any:
         while key in self._above:
             key = self._above[key]
         return key
@@ -128,7 +128,7 @@ class _Memory:
         for part in inner_tensors(wrapper).values():
             yield from self._dense(part.value) if type(part.value) is Node else (node,)
 
-    def behind(self, groups: set[Any]) -> set[Any]:
+    def behind(self, groups: set[Any]) -> set[Role]:
         """The groups that these depend on, themselves among them."""
         return _reached(groups, self._from)
 
@@ -165,7 +165,7 @@ def _passes(node: Node, differentiable: set[Node]) -> bool:
     return node.target is not DETACH and not differentiable.isdisjoint(node.inputs())
 
 
-def _reached(groups: set[Any], edges: Mapping[Any, set[Any]]) -> set[Any]:
+def _reached(groups: set[Any], edges: Mapping[Role, set[Any]]) -> set[Role]:
     found, stack = set(groups), list(groups)
     while stack:
         for each in edges.get(stack.pop(), ()):

@@ -26,7 +26,7 @@ from aotlite.stages.records.backward.partition import Partition
 Strides = tuple[int, ...]
 
 
-def with_reported_strides(name: str, partition: Partition, run: Any) -> Partition:
+def with_reported_strides(name: str, partition: Partition, run: object) -> Partition:
     """The partition whose backward takes saved values in the strides that `run` reports.
 
     `name` is the backend's. Raises BackendError for strides that a saved value cannot have.

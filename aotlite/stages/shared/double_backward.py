@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from aotlite.ir.errors import AutogradError, noted
-from aotlite.ir.graph.role import Output, Part
+from aotlite.ir.graph.role import Output, Part, Role
 from aotlite.stages.records.base import Record
 
 
@@ -21,7 +21,7 @@ class EarlierResult(Record):
     `Output(0)` of order 2 is another tensor than `Output(0)` of order 1.
     """
 
-    of: Any
+    of: Role
 
     def __str__(self) -> str:
         return str(self.of)
@@ -38,7 +38,7 @@ def double_backward_refusal(why: str) -> Exception:
     )
 
 
-def owner_at_next_order(owner: Any) -> Any:
+def owner_at_next_order(owner: Role) -> Any:
     """The role by which the next order names an owner of memory."""
     whole = owner.whole if isinstance(owner, Part) else owner
     return EarlierResult(owner) if isinstance(whole, (Output, EarlierResult)) else owner

@@ -7,7 +7,6 @@ Spec: `specs/higher_orders.md`.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any
 
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.ops.structure import GETITEM
@@ -30,7 +29,7 @@ def operands_with_gradient(node: Node, differentiable: Container[Node]) -> tuple
     return tuple([i for i in vjp.positions if _holds(node.args[i], differentiable)])
 
 
-def _holds(argument: Any, values: Container[Node]) -> bool:
+def _holds(argument: object, values: Container[Node]) -> bool:
     if type(argument) is tuple:
         return any(type(item) is Node and item in values for item in argument)
     return type(argument) is Node and argument in values

@@ -11,7 +11,6 @@ generator, stay as they are. Rules: RNG-1 to RNG-4. Spec: `specs/randomness.md`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from aotlite.ir.dtypes import uint64
 from aotlite.ir.graph import Graph, Node
@@ -40,7 +39,7 @@ class GeneratorInputs:
             elif draws and kind in (Seed, Offset):
                 self._given[kind] = build.placeholder(STATE_META, kind()).node
 
-    def draw(self, node: Node, args: tuple[Any, ...]) -> Node:
+    def draw(self, node: Node, args: tuple[object, ...]) -> Node:
         """Emits the pure form of a random op, at the position after all earlier draws (RNG-4)."""
         op: RandomOp = node.target
         place = self._given[Seed], self._given[Offset], self.drawn
@@ -48,7 +47,7 @@ class GeneratorInputs:
         self.drawn += op.consumes(node.meta)  # type: ignore[arg-type]
         return made
 
-    def closed(self, values: Sequence[Any], roles: Sequence[Role]) -> Graph:
+    def closed(self, values: Sequence[object], roles: Sequence[Role]) -> Graph:
         """The finished graph; the next offset is the last output of the forward (RNG-3)."""
         values, roles = list(values), list(roles)
         if Offset in self._given and NextOffset() not in roles:

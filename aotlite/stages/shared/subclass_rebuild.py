@@ -43,7 +43,7 @@ def rebuilt_wrapper(recorder: Trace, wrapper: Tensor, inner: Mapping[str, Tensor
     return made
 
 
-def _unlike(cls: type[Any], what: str, expected: str) -> Exception:
+def _unlike(cls: type[object], what: str, expected: str) -> Exception:
     return noted(
         SubclassError(f"{cls.__name__}: __tensor_unflatten__ {what}, expected {expected}"),
         "It puts the parts at their attributes, so that __tensor_flatten__ gives them and the "

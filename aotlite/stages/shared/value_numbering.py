@@ -283,7 +283,9 @@ class _Operand(NamedTuple):
     meta: TensorMeta
 
 
-def _seen_through(op: ViewOp, window: MemoryWindow, rest: tuple[Any, ...]) -> MemoryWindow | None:
+def _seen_through(
+    op: ViewOp, window: MemoryWindow, rest: tuple[object, ...]
+) -> MemoryWindow | None:
     """The window of a view of a window; None if the view op fails on its strides."""
     try:
         meta, start = op.result((_Operand(window.meta), *rest))
@@ -327,7 +329,7 @@ class _Numbered:
     number: int
 
 
-def _literal(value: Any) -> Any:
+def _literal(value: object) -> Any:
     if type(value) is tuple:
         return tuple([_literal(item) for item in value])
     return value if type(value) is _Numbered else (type(value), repr(value))

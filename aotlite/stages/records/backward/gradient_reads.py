@@ -8,22 +8,21 @@ Rules: SAV-1, SAV-2.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Any
 
 import attrs
 
 from aotlite.ir.forks import cached_property
-from aotlite.ir.graph.role import IntermediateBase, Output, Result
+from aotlite.ir.graph.role import Result, Role
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.capture_inputs import InputRole
+from aotlite.stages.records.capture_inputs import OwnerRole
 
 
 @attrs.frozen(repr=False)
 class SavedOf(Record):
     """A tensor that eager's tape saves, on memory of an input or result: writes are an error."""
 
-    owner: InputRole | Output | IntermediateBase
+    owner: OwnerRole
     meta: TensorMeta
 
 
@@ -51,11 +50,11 @@ class GradientReads:
     def __iter__(self) -> Iterator[SavedOf]:
         return iter(self.saved_tensors)
 
-    def bits_among(self, some: Container[Any]) -> int:
+    def bits_among(self, some: Container[object]) -> int:
         """The results among `some`, as bits."""
         return sum([1 << k for k, result in enumerate(self.results) if result in some])
 
-    def bits_without(self, absent: Container[Any]) -> int:
+    def bits_without(self, absent: Container[Role]) -> int:
         """The results that are not in `absent`, as bits."""
         return (1 << len(self.results)) - 1 - (self.bits_among(absent) if absent else 0)
 
@@ -63,7 +62,7 @@ class GradientReads:
         """The results of these bits."""
         return frozenset([result for k, result in enumerate(self.results) if bits >> k & 1])
 
-    def with_late(self, more: Iterable[tuple[SavedOf, Container[Any]]]) -> GradientReads:
+    def with_late(self, more: Iterable[tuple[SavedOf, Container[object]]]) -> GradientReads:
         """These reads, and further tensors with the results that read each."""
         pairs = [(each, self.bits_among(results)) for each, results in more]
         return GradientReads(self.results, merged(dict(self.saved), pairs))

@@ -11,12 +11,12 @@ from typing import Any
 import attrs
 
 from aotlite.ir.graph import Graph
-from aotlite.ir.graph.role import IntermediateBase, Output, Result, Role
+from aotlite.ir.graph.role import Result, Role
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.backward.gradient_reads import GradientReads
 from aotlite.stages.records.backward.required_tangents import RequiredArrivals
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.capture_inputs import CapturedInput, InputRole, SourceRole
+from aotlite.stages.records.capture_inputs import CapturedInput, InputRole, OwnerRole, SourceRole
 from aotlite.stages.records.metadata.function_facts import BaseMeta
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.rng_state import FinalRngState
@@ -53,7 +53,7 @@ class ArrivalChoice(Record):
 class BackwardMemory(Record):
     """Memory of the caller's that the backward reads as it then is, or writes."""
 
-    owner: InputRole | Output | IntermediateBase
+    owner: OwnerRole
     meta: TensorMeta
     """Its geometry in the graph: an input's at entry, a base's at its first view."""
     place: str

@@ -7,11 +7,10 @@ Used by stages 4 and 10. Rules: TAN-8. Spec: `specs/s4_joint.md`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 
 from aotlite.ir.errors import AutogradError, TangentError, noted
+from aotlite.ir.graph.role import Role
 from aotlite.stages.records.base import Record
 
 
@@ -19,12 +18,12 @@ from aotlite.stages.records.base import Record
 class RequiredArrivals(Record):
     """If a tangent of `others` arrives, one of `needed` has to arrive too."""
 
-    needed: frozenset[Any]
-    others: frozenset[Any]
+    needed: frozenset[Role]
+    others: frozenset[Role]
     function: str = ""
     """The custom function that gets None for absent gradients; empty for a sum of wrappers."""
 
-    def check(self, absent: frozenset[Any]) -> None:
+    def check(self, absent: frozenset[Role]) -> None:
         """Raises if, with the tangents `absent`, some of `others` arrive and none of `needed`."""
         if self.needed <= absent and not self.others <= absent:
             names = ", ".join(sorted(map(str, self.needed | self.others)))

@@ -40,7 +40,7 @@ class AccessPath:
     function: Any
     path: tuple[Step, ...] = ()
 
-    def then(self, kind: str, key: Any) -> AccessPath:
+    def then(self, kind: str, key: object) -> AccessPath:
         """The path with a further step."""
         return AccessPath(self.argument, self.function, (*self.path, (kind, key)))
 
@@ -61,7 +61,7 @@ class AccessPath:
         return text
 
 
-def attributes_of(value: Any) -> dict[str, Any]:
+def attributes_of(value: object) -> dict[str, Any]:
     """The `__dict__` of an object, without a call of its `__getattr__` or `__getattribute__`."""
     try:
         found: dict[str, Any] = object.__getattribute__(value, "__dict__")
@@ -70,7 +70,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
     return found
 
 
-def _attribute(value: Any, key: str) -> Any:
+def _attribute(value: object, key: str) -> Any:
     """The value of an attribute, without a call of descriptors (but slots) or `__getattr__`."""
     own = attributes_of(value)
     if key in own:
@@ -111,19 +111,19 @@ def _default(value: Any, key: Any) -> Any:
     return _item(found or (), key)
 
 
-def _module_attribute(value: Any, key: str) -> Any:
+def _module_attribute(value: object, key: str) -> Any:
     return vars(value).get(key, NOTHING)
 
 
-def _gradient(value: Any, key: Any) -> Any:
+def _gradient(value: object, key: object) -> Any:
     return value._grad if isinstance(value, Tensor) else NOTHING
 
 
-def _member(value: Any, key: str) -> Any:
+def _member(value: object, key: str) -> Any:
     return getattr(value, key, NOTHING)
 
 
-def _of_class(value: Any, key: tuple[int, str]) -> Any:
+def _of_class(value: object, key: tuple[int, str]) -> Any:
     """A value in the body of a class (or an object's class) or of a base, without its wrapper."""
     number, name = key
     kinds = (value if isinstance(value, type) else type(value)).__mro__
@@ -138,7 +138,7 @@ _OPENED = {
 }
 
 
-def _opened(value: Any) -> Any:
+def _opened(value: object) -> Any:
     """The function of a static or class method, or of a property."""
     name = _OPENED.get(type(value))
     return value if name is None else getattr(value, name)

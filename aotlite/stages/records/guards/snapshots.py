@@ -68,11 +68,11 @@ class Snapshot:
         """
         self._looks, self._values_of_met, self._start = tuple(looks), values_of_met, start
 
-    def holds(self, value: Any) -> bool:
+    def holds(self, value: object) -> bool:
         """Whether the snapshot, which is one of one value, holds for this one."""
         return self.first_change((value,)) is None
 
-    def first_change(self, values: Sequence[Any], tensors: Sequence[Tensor] = ()) -> int | None:
+    def first_change(self, values: Sequence[object], tensors: Sequence[Tensor] = ()) -> int | None:
         """Returns the number of the first value that is not as it was; None if all are."""
         holders: list[Any] = [values]
         met: list[Any] = list(tensors)
@@ -104,7 +104,7 @@ class Snapshot:
         return hash(self._looks)
 
 
-def snapshot_of(value: Any, *, deep: bool = False) -> Snapshot:
+def snapshot_of(value: object, *, deep: bool = False) -> Snapshot:
     """The snapshot of one value."""
     if isinstance(value, COMPOUND):
         return snapshot_of_all((value,), deep=deep)
@@ -113,7 +113,7 @@ def snapshot_of(value: Any, *, deep: bool = False) -> Snapshot:
 
 
 def snapshot_of_all(
-    values: Sequence[Any], tensors: Sequence[Tensor] = (), *, deep: bool
+    values: Sequence[object], tensors: Sequence[Tensor] = (), *, deep: bool
 ) -> Snapshot:
     """The snapshot of values; `tensors` are different objects, which other guards check.
 
@@ -132,7 +132,7 @@ def _is_exact(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> 
     return type(value) is expected[0] and value == expected[1]
 
 
-def _is_leaf(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+def _is_leaf(value: object, expected: object, holders: list[Any], met: list[Any]) -> bool:
     return bool(_leaf(value) == expected)
 
 
@@ -196,11 +196,11 @@ def _is_long(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> b
     return type(value) is expected[0] and len(value) == expected[1]
 
 
-def _is_kind(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+def _is_kind(value: object, expected: object, holders: list[Any], met: list[Any]) -> bool:
     return type(value) is expected
 
 
-def _is_plain_value(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+def _is_plain_value(value: object, expected: object, holders: list[Any], met: list[Any]) -> bool:
     return not isinstance(value, (*COMPOUND, *_CALLED)) and (value is None) is expected
 
 
@@ -214,7 +214,7 @@ class _ModuleForm:
     """Names and types of all attributes, as they were found with these parts."""
 
     @classmethod
-    def of(cls, value: Any, own: dict[str, Any]) -> _ModuleForm:
+    def of(cls, value: object, own: dict[str, Any]) -> _ModuleForm:
         return cls(type(value), _parts(own), {(tuple(own), tuple(map(type, own.values())))})
 
 
@@ -244,7 +244,7 @@ class Snapshotter:
         self._left = IN_ALL
         self._number = 0
 
-    def add(self, number: int, value: Any) -> None:
+    def add(self, number: int, value: object) -> None:
         """Adds the looks of a value, with its number."""
         self._number = number
         items = self._look(0, number, value, inside=False)
@@ -258,7 +258,7 @@ class Snapshotter:
             else:
                 stack.pop()
 
-    def _look(self, holder: int, key: Any, value: Any, *, inside: bool) -> _Items | None:
+    def _look(self, holder: int, key: object, value: object, *, inside: bool) -> _Items | None:
         """Adds the look of a value; returns the items in it."""
         kind = type(value)
         if kind in _EXACT and not inside:
@@ -285,7 +285,7 @@ class Snapshotter:
         self.looks.append((holder, key, test, expected, self._number))
         return None
 
-    def _tensor(self, holder: int, key: Any, value: Tensor) -> _Items | None:
+    def _tensor(self, holder: int, key: object, value: Tensor) -> _Items | None:
         """Of a wrapper also the spec and parts, which a program can read without an op."""
         self.has_tensors = True
         kind, meta = type(value), value.meta
@@ -296,7 +296,7 @@ class Snapshotter:
         self._meet(value)
         return self._add(holder, key, _is_tensor, (kind, meta))
 
-    def _module(self, holder: int, key: Any, value: TrackedObject) -> _Items | None:
+    def _module(self, holder: int, key: object, value: TrackedObject) -> _Items | None:
         if not self._deep:
             return self._add(holder, key, _is_kind, type(value))
         own = dict(attributes_of(value))
@@ -336,7 +336,7 @@ class Snapshotter:
         self._holders += 1
         return ((mine, name, item, inside) for name, item in items)
 
-    def _meet(self, value: Any) -> None:
+    def _meet(self, value: object) -> None:
         self._met[id(value)] = len(self._met)
         self.values_of_met.append(self._number)
 
@@ -377,7 +377,7 @@ class Same:
 
     __slots__ = ("_strong", "_weak")
 
-    def __init__(self, thing: Any) -> None:
+    def __init__(self, thing: object) -> None:
         self._strong = None
         try:
             self._weak: Any = weakref.ref(thing)
@@ -401,7 +401,7 @@ class Spec:
 
     __slots__ = ("_spec",)
 
-    def __init__(self, spec: Any) -> None:
+    def __init__(self, spec: object) -> None:
         self._spec = kept_spec(spec)
 
     def __eq__(self, other: object) -> bool:

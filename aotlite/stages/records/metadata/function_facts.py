@@ -16,7 +16,7 @@ from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain
 from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Node
-from aotlite.ir.graph.role import Family, Output, Part, Result
+from aotlite.ir.graph.role import Family, Output, Part, Result, Role
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.call_effects import GradWrite, RegisteredHook
@@ -265,7 +265,7 @@ class FunctionFacts(Record):
     """The version counters of storages, if tensors moved to other memory."""
     parts: tuple[Part, ...] = ()
     """The roles of the last of `outputs`, which are inner tensors of wrappers (SUB-13)."""
-    wrappers: Mapping[Any, Any] = {}
+    wrappers: Mapping[Role, Any] = {}
     """How wrapper inputs, results and bases are rebuilt, by role: `SubclassMeta`s (SUB-3)."""
     grads: tuple[GradWrite, ...] = ()
     """The `.grad`s that a call sets."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.ir.graph.role import Part, Piece
+from aotlite.ir.graph.role import Part, Piece, Role
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.base import Record
 
@@ -24,7 +24,7 @@ class SubclassMeta(Record):
     meta: TensorMeta
     parts: tuple[tuple[str, Any, SubclassMeta | None], ...]
     """The attribute and role of each part, and how it is rebuilt if it is a wrapper itself."""
-    layouts: Mapping[Any, TensorMeta]
+    layouts: Mapping[Role, TensorMeta]
     """The geometry of each dense part, by role."""
     offset: int = 0
     """Its storage offset in elements; the parts have their own."""
@@ -47,7 +47,7 @@ def outermost_role(role: Any) -> Any:
     return role.whole if isinstance(role, Part) else role
 
 
-def gradient_of(role: Any) -> Any:
+def gradient_of(role: Role) -> Any:
     """The role whose gradient this is a part of; for another value its own role.
 
     >>> from aotlite.ir.graph.role import MutatedInput, Primal

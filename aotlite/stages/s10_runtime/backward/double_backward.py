@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.backends.calling_convention import Run
 from aotlite.backends.python_source import listed
 from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.nodes.gradient_forms import keep_form
@@ -39,12 +40,12 @@ class CompiledOrder:
     """A backward as a differentiable function of saved values and gradients."""
 
     forward: Graph
-    run: Any
+    run: Run
     plan: BackwardPlan | None
     """The plan of its own backward; None if no gradient has a history."""
     results: tuple[tuple[Any, int | None], ...]
     """For each input the index of the result that is its gradient; None if it gets none."""
-    subclass_metas: Mapping[Any, SubclassMeta]
+    subclass_metas: Mapping[Role, SubclassMeta]
     """How wrapper results are rebuilt, by role."""
     node: Callable[..., Any]
     """The class of its tape nodes."""
@@ -57,7 +58,7 @@ class CompiledOrders:
     """The differentiable backwards of one plan, made on first use."""
 
     _make: Callable[[Arriving], CompiledOrder]
-    incoming: Callable[[Any], Any]
+    incoming: Callable[[Any], object]
     """Gives the role of the order's input that is the gradient of a result."""
     _made: Memo[tuple[tuple[Role, bool], ...], DifferentiableStep] = attrs.field(factory=Memo)
 
@@ -88,7 +89,7 @@ class DifferentiableStep:
         self.order = order
         self.call, self.source = _Writer(plan, absent, order).function()
 
-    def __call__(self, node: BackwardCall, grads: Sequence[Any]) -> list[Any]:
+    def __call__(self, node: BackwardCall, grads: Sequence[Tensor | None]) -> list[Any]:
         """The gradients for the node's edges."""
         order = self.order
         tensors, saved = self.call(node, list(grads))
@@ -123,13 +124,15 @@ class DifferentiableStep:
                 grad._node, grad._index, grad.facts = made, place, None
                 keep_form(grad)
 
-    def _edges(self, node: BackwardCall, grads: Sequence[Any]) -> dict[Any, Edge | None]:
+    def _edges(self, node: BackwardCall, grads: Sequence[Tensor | None]) -> dict[Role, Edge | None]:
         edges = node.sources
         for role, grad in self._incoming(node, grads):
             edges[role] = edge_of(grad)
         return edges
 
-    def _incoming(self, node: BackwardCall, grads: Sequence[Any]) -> list[tuple[Any, Tensor]]:
+    def _incoming(
+        self, node: BackwardCall, grads: Sequence[Tensor | None]
+    ) -> list[tuple[Any, Tensor]]:
         pairs = zip(node.plan.tangents, grads, strict=True)
         incoming = node.plan.derivatives.orders.incoming  # type: ignore[union-attr]
         return [(incoming(role), grad) for (role, _), grad in pairs if grad is not None]
@@ -235,12 +238,15 @@ class DoubleBackward(TapeNode):
     def results(self) -> int:
         return self.count
 
-    def run(self, grads: list[Any]) -> Sequence[Any]:
+    def run(self, grads: list[Tensor | None]) -> Sequence[Any]:
         raise double_backward_refusal(self.why)
 
 
 def forbid_second_order(
-    found: list[Any], edges: Iterable[Edge | None], grads: Sequence[Any], why: str
+    found: list[Tensor | None],
+    edges: Iterable[Edge | None],
+    grads: Sequence[Tensor | None],
+    why: str,
 ) -> None:
     """Makes a `DoubleBackward` the history of the gradients.
 

@@ -18,7 +18,7 @@ from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.base.modes import STATE, Watch
 from aotlite.eager.base.storage import Storage
-from aotlite.eager.base.tape.hooks import retain
+from aotlite.eager.base.tape.hooks import NodeAttachments, retain
 from aotlite.eager.base.tape.node import SEQUENCE, Edge, TapeNode, released
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import whole
@@ -183,31 +183,34 @@ class CompiledBackward(TapeNode):
         if hasattr(self, "memory_forms"):
             made.memory_forms = self.memory_forms
 
-    def run(self, grads: list[Any]) -> Sequence[Any]:
+    def run(self, grads: list[Tensor | None]) -> Sequence[Any]:
         return self._run(grads, None)
 
-    def run_for(self, grads: list[Any], wanted: Sequence[bool]) -> Sequence[Any]:
+    def run_for(self, grads: list[Tensor | None], wanted: Sequence[bool]) -> Sequence[Any]:
         if not self.plan.facts.effects:
             return self._run(grads, None)
         pairs = zip(self.plan.gradients, wanted, strict=True)
         return self._run(grads, frozenset([role for (role, _), is_wanted in pairs if is_wanted]))
 
-    def _run(self, grads: list[Any], wanted: Wanted) -> Sequence[Any]:
+    def _run(self, grads: list[Tensor | None], wanted: Wanted) -> Sequence[Any]:
         compute = self._with_history if STATE.grad_mode else self.gradients
         found = compute(grads, wanted)
-        return found if self.extra is None or not self.extra.kept else self._retain(found)
+        extra = self.extra
+        return found if extra is None or not extra.kept else self._retain(found, extra)
 
-    def _retain(self, found: Sequence[Any]) -> Sequence[Any]:
+    def _retain(
+        self, found: Sequence[Tensor | None], extra: NodeAttachments
+    ) -> Sequence[Tensor | None]:
         """Stores the gradients of results that retain theirs, also inside a call (HOOK-4)."""
         places = {role: place for place, (role, _) in enumerate(self.plan.tangents)}
         for (role, _), grad in zip(self.plan.gradients, found, strict=True):
-            kept = self.extra.kept.get(places[role]) if isinstance(role, Output) else None
+            kept = extra.kept.get(places[role]) if isinstance(role, Output) else None
             tensor = None if kept is None else kept()
             if tensor is not None and grad is not None:
                 retain(tensor, grad)
         return found
 
-    def gradients(self, grads: list[Any], wanted: Wanted = None) -> list[Any]:
+    def gradients(self, grads: list[Tensor | None], wanted: Wanted = None) -> list[Any]:
         """The gradients of the inputs, without a history: runs the compiled backward."""
         if self.saved is None:
             return self._unpacked(grads, partial(self.gradients, wanted=wanted))
@@ -236,7 +239,7 @@ class CompiledBackward(TapeNode):
         with self._lock:
             return step(self, grads)
 
-    def _with_history(self, grads: list[Any], wanted: Wanted) -> Sequence[Any]:
+    def _with_history(self, grads: list[Tensor | None], wanted: Wanted) -> Sequence[Any]:
         """`gradients` in grad mode (`create_graph`): a later backward differentiates or refuses."""
         plan = self.plan
         if plan.variants is None:
@@ -249,7 +252,7 @@ class CompiledBackward(TapeNode):
         forbid_second_order(found, self.sources.values(), grads, plan.derivatives.why)
         return found
 
-    def _differentiable(self, grads: list[Any]) -> Sequence[Any]:
+    def _differentiable(self, grads: list[Tensor | None]) -> Sequence[Any]:
         """The gradients with a history of their own (DBL-2)."""
         if self.saved is None:
             return self._unpacked(grads, self._differentiable)
@@ -274,7 +277,7 @@ class CompiledBackward(TapeNode):
         with self._lock:
             return step(self, grads)
 
-    def formed(self, index: int, grad: Any) -> Any:
+    def formed(self, index: int, grad: Tensor) -> Any:
         form = None if self.extra is None else self.extra.forms.get(index)
         if form is not None:
             return form(grad)
@@ -283,7 +286,7 @@ class CompiledBackward(TapeNode):
     def before_write(self, storage: Storage) -> None:
         copy_before_write(self, storage)
 
-    def _unpacked(self, grads: list[Any], run: Callable[[list[Any]], Any]) -> Any:
+    def _unpacked(self, grads: list[Tensor | None], run: Callable[[list[Any]], object]) -> Any:
         """Calls `run` with the saved values that hooks unpack or an earlier backward has left.
         Raises AutogradError where there are none: they are released."""
         packed, left = getattr(self, "_packed", None), getattr(self, "_left", None)
@@ -298,7 +301,7 @@ class CompiledBackward(TapeNode):
         finally:
             self.saved = None
 
-    def absent(self, grads: Sequence[Any]) -> Absent:
+    def absent(self, grads: Sequence[Tensor | None]) -> Absent:
         """The results without a gradient."""
         pairs = zip(self.plan.tangents, grads, strict=True)
         return frozenset([role for (role, _), each in pairs if each is None])

@@ -18,7 +18,7 @@ from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Result as ResultRole
-from aotlite.ir.graph.role import Tangent
+from aotlite.ir.graph.role import Role, Tangent
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.backward.gradient_reads import SavedOf
 from aotlite.stages.records.backward.joint import BackwardFacts
@@ -50,7 +50,7 @@ class DifferentiableBackward(Protocol):
 
     incoming: Any
 
-    def step(self, plan: BackwardPlan, absent: Absent, arriving: Mapping[Any, bool]) -> Any:
+    def step(self, plan: BackwardPlan, absent: Absent, arriving: Mapping[Role, bool]) -> Any:
         """The differentiable backward for the gradients that arrive, made on first use."""
         ...
 
@@ -64,11 +64,11 @@ class BackwardCall(Protocol):
     memory_versions: Sequence[int]
 
     @property
-    def sources(self) -> dict[Any, Edge | None]:
+    def sources(self) -> dict[Role, Edge | None]:
         """Where the gradients go, by the inputs' roles; a new dict."""
         ...
 
-    def begin_order(self, made: Any) -> None: ...
+    def begin_order(self, made: object) -> None: ...
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -100,7 +100,7 @@ def _for_choice(graph: Graph, plan: BackwardPlan, absent: Absent) -> tuple[Graph
 
 
 def chosen(
-    graph: Graph, choices: Sequence[ArrivalChoice], arrived: frozenset[Any]
+    graph: Graph, choices: Sequence[ArrivalChoice], arrived: frozenset[Role]
 ) -> tuple[Graph, ArrivalChoice]:
     """The backward graph with one choice's gradients only, and the choice."""
     number = next((k for k, each in enumerate(choices) if each.arrived == arrived), 0)

@@ -130,7 +130,7 @@ class BackwardWriter:
         values += self.draws.inputs()
         return f"[{', '.join(['*node.saved', *values])}]"
 
-    def _parts(self, name: str, result: Any, path: str, wrapping: SubclassMeta) -> list[str]:
+    def _parts(self, name: str, result: Role, path: str, wrapping: SubclassMeta) -> list[str]:
         """The values of a wrapper's parts, depth first (SUB-4)."""
         source, values = self.source, []
         for attr, of, inner in wrapping.parts:
@@ -146,7 +146,7 @@ class BackwardWriter:
         return values
 
     def _check_part(
-        self, name: str, path: str, result: Any, kind: type[Any], meta: TensorMeta
+        self, name: str, path: str, result: Role, kind: type[object], meta: TensorMeta
     ) -> None:
         """Adds the check of a part's shape and dtype, before its layout is changed (TAN-4)."""
         source = self.source

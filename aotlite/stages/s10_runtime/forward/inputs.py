@@ -16,6 +16,7 @@ import numpy as np
 from aotlite.backends.calling_convention import travels_as_array
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import NUMPY
+from aotlite.ir.graph.role import Role
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s10_runtime.guards.guard_sources import name_of
@@ -32,7 +33,7 @@ class InputTexts:
     tensors: Mapping[Any, Tensor]
     _arrays: int = 0
 
-    def is_array_of_tensor(self, role: Any) -> bool:
+    def is_array_of_tensor(self, role: Role) -> bool:
         """Whether the input's value is the array of one of the call's tensors."""
         base = self.bases.get(role)
         return (base is None or base.whole) and travels_as_array(self._meta(role))
@@ -42,11 +43,11 @@ class InputTexts:
         base = self.bases.get(role)
         return name_of(role if base is None else base.anchor)
 
-    def window(self, role: Any) -> str:
+    def window(self, role: Role) -> str:
         """The window of an input: (buffer, first element)."""
         return f"({', '.join(self._place(role))})"
 
-    def value(self, role: Any) -> str:
+    def value(self, role: Role) -> str:
         """The value of an input: an array, or else a window."""
         if self.is_array_of_tensor(role):
             return self._array(self.tensor(role))
@@ -68,11 +69,11 @@ class InputTexts:
         kind = self.source.constant(dtype, "D", str(dtype))
         return f"{strided}({buffer}, {kind}, {meta.shape}, {meta.stride}, {start})"
 
-    def _meta(self, role: Any) -> TensorMeta:
+    def _meta(self, role: Role) -> TensorMeta:
         base = self.bases.get(role)
         return self.tensors[role].meta if base is None else base.meta
 
-    def _place(self, role: Any) -> tuple[str, str]:
+    def _place(self, role: Role) -> tuple[str, str]:
         name, base = self.tensor(role), self.bases.get(role)
         buffer, start = f"{name}.storage.buffer", f"{name}.offset"
         if base is None or base.whole:
@@ -91,7 +92,7 @@ class InputTexts:
         return array
 
 
-def copy_line(source: FunctionSource, arrays: Any, target: str, array: str) -> str:
+def copy_line(source: FunctionSource, arrays: object, target: str, array: str) -> str:
     """The line that copies an array into another one of the same dtype."""
     if arrays is NUMPY:
         return f"{target}[...] = {array}"

@@ -14,7 +14,7 @@ import attrs
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.memory import grow_to, take_place, tell_apart
-from aotlite.ir.graph.role import IntermediateBase, is_given
+from aotlite.ir.graph.role import IntermediateBase, Role, is_given
 from aotlite.stages.records.metadata.function_facts import (
     Alias,
     AliasOfBase,
@@ -159,7 +159,7 @@ class MetadataUpdateWriter:
                 self.set_version(role, version)
         keep_in_place(self.source, self.meta, self.variables)
 
-    def set_version(self, role: Any, version: int) -> None:
+    def set_version(self, role: Role, version: int) -> None:
         """Sets the version of one new storage."""
         name = self.variables.tensor(role)
         if type(version) is not int:  # made in inference mode (TEN-22)

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.nodes.gradient_forms import keep_form
-from aotlite.ir.graph.role import IntermediateBase
+from aotlite.ir.graph.role import IntermediateBase, Role
 from aotlite.stages.records.capture import ArgumentLeaf
 from aotlite.stages.records.metadata.function_facts import (
     Alias,
@@ -64,7 +64,7 @@ class ResultWriter:
         tangents = () if backward is None else backward.tangents
         self._places = {of: place for place, (of, _) in enumerate(tangents)}
 
-    def give_history(self, role: Any) -> None:
+    def give_history(self, role: Role) -> None:
         """Adds the lines that make the call's tape node a differentiable result's history."""
         index = self._places.get(role)
         if index is not None:
@@ -135,7 +135,7 @@ class ResultWriter:
         return self.variables.tensor(role)
 
     def _rebuild(
-        self, index: int, origin: str, view: ViewFacts, of: Any, *, quick: bool = True
+        self, index: int, origin: str, view: ViewFacts, of: Role, *, quick: bool = True
     ) -> str:
         """The variable of a result that is a view of the tensor with role `of` (RT-6)."""
         name = self.variables.results[index] = f"r{index}"

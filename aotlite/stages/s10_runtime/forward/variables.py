@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.ir.graph.role import Output
+from aotlite.ir.graph.role import Output, Role
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.s10_runtime.guards.guard_sources import name_of
 
@@ -62,7 +62,7 @@ class Variables:
         """The variable of a new tensor; else that of the input of this role."""
         return self._tensors.get(role) or name_of(role)
 
-    def owner(self, role: Any) -> str:
+    def owner(self, role: Role) -> str:
         """The variable of a tensor on an owner's memory; a result's if it is a hidden alias."""
         if isinstance(role, Output) and role not in self._tensors:
             return self.results[role.index]

@@ -24,6 +24,7 @@ from aotlite.ir.graph.role import (
     NextSeed,
     Offset,
     Output,
+    Role,
     Saved,
     Seed,
 )
@@ -140,7 +141,7 @@ class EntryWriter:
         if not self.plan.backward.only_leaves:
             self.source.add(f"edges = {listed([self._edge_for(*each) for each in gradients])}")
             return "None, edges"
-        names = ["" if isinstance(role, Family) else name_of(role) for role, _ in gradients]
+        names = [name_of(role) if isinstance(role, InputRole) else "" for role, _ in gradients]
         if len(names) > MANY and all(meta is not None for _, meta in gradients):
             end = "t._accumulator or accumulator(t)"
             self.source.add(f"ends = [{end} for t in {self._all(names)}]")
@@ -161,7 +162,7 @@ class EntryWriter:
         facts = facts_of(self.tensors[role])
         return isinstance(facts, TensorFacts) and facts.is_leaf_requiring_grad
 
-    def _edge_for(self, role: Any, meta: TensorMeta | None) -> str:
+    def _edge_for(self, role: Role, meta: TensorMeta | None) -> str:
         is_none = meta is None or isinstance(role, Output)  # the node itself gives it to a result
         return "None" if is_none else self._edge(role)
 
@@ -227,7 +228,7 @@ class EntryWriter:
         roles = [r for r in self.plan.forward.output_roles if not isinstance(r, Saved)]
         return [self.variables.add_returned(role) for role in roles]
 
-    def _value_of(self, role: Any) -> Any:
+    def _value_of(self, role: Role) -> Any:
         return self._returned[role]
 
     def _new_tensors(self) -> None:

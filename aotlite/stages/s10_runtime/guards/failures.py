@@ -47,7 +47,7 @@ class GuardFailure:
 
 
 def what_fails(
-    checks: Sequence[GuardCheck], scope: dict[str, Any], leaves: Sequence[Any]
+    checks: Sequence[GuardCheck], scope: dict[str, Any], leaves: Sequence[object]
 ) -> GuardFailure | None:
     """The first check that does not hold for these arguments; None if all hold."""
     here = {**scope, "leaves": leaves, **{f"a{i}": leaf for i, leaf in enumerate(leaves)}}
@@ -77,7 +77,7 @@ def _evaluated(expression: str | None, here: dict[str, Any], otherwise: str) -> 
         return otherwise
 
 
-def outlined(value: Any) -> str:
+def outlined(value: object) -> str:
     """A container of plain values as Python prints it; another value by its type and length."""
     kind = type(value).__name__
     if not isinstance(value, (list, tuple, dict)):
@@ -88,7 +88,7 @@ def outlined(value: Any) -> str:
     return f"a {kind} of {len(value)}"
 
 
-def changed_words(before: Sequence[str], number: int, values: Sequence[Any]) -> str:
+def changed_words(before: Sequence[str], number: int, values: Sequence[object]) -> str:
     """The value that changed, and what it was before."""
     now, then = outlined(values[number]), before[number]
     return f"{now} with another form or other contents" if now == then else f"{now}, not {then}"

@@ -23,7 +23,7 @@ from aotlite.stages.s10_runtime.guards.overlap import refuse_foreign_overlap
 
 
 def guarded_values_of(
-    leaves: Sequence[Any],
+    leaves: Sequence[object],
     captured: Captured,
     meta: FunctionMeta,
     bases: Sequence[BaseInput],

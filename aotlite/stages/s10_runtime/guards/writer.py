@@ -225,7 +225,7 @@ class _Guards:
         test = f"({name}.facts is {expected} or facts_of({name}) is {expected})"
         self.check(test, subject, f"words({name})", str(facts))
 
-    def _plain(self, name: str, value: Any, subject: str, snapshot: Snapshot) -> None:
+    def _plain(self, name: str, value: object, subject: str, snapshot: Snapshot) -> None:
         test = _exact_test(name, value)
         if test is None:
             test = f"{self.source.constant(snapshot, 'V', _words(value))}.holds({name})"
@@ -281,7 +281,7 @@ class _Guards:
         test, shown = f"{change} is None", f"{words}({change}, {values})"
         self.checks.append(GuardCheck(test, what, shown, "as it was", culprit=f"{paths}[{change}]"))
 
-    def _identity(self, place: AccessPath, value: Any) -> bool:
+    def _identity(self, place: AccessPath, value: object) -> bool:
         """Checks modules, functions and classes by identity."""
         if isinstance(value, (types.ModuleType, type)):
             name = self.source.constant(value, "O", _words(value))
@@ -337,7 +337,7 @@ class _Guards:
         before = AccessPath(place.argument, place.function, place.path[:i])
         return before.resolve(list(self.values.leaves))
 
-    def _key(self, key: Any) -> str:
+    def _key(self, key: object) -> str:
         return repr(key) if type(key) in (int, str, type(None)) else self.source.constant(key, "K")
 
     def _statement(self, text: str, subject: str) -> None:
@@ -374,7 +374,7 @@ class _Guards:
                 self.check(test, f"the offset of {role}", f"{name}.offset", str(tensor.offset))
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     """A value in a few words: a tensor by its facts, a plain value itself, others by type."""
     if isinstance(value, Tensor):
         return str(facts_of(value))

@@ -46,11 +46,11 @@ class AccessPathIndex:
     _roots: list[AccessPath] = attrs.field(factory=list)
     _alive: list[Any] = attrs.field(factory=list)
 
-    def find(self, thing: Any) -> AccessPath | None:
+    def find(self, thing: object) -> AccessPath | None:
         """The first place at which `thing` is found, breadth first."""
         return next(iter(self.all_of(thing)), None)
 
-    def all_of(self, thing: Any) -> list[AccessPath]:
+    def all_of(self, thing: object) -> list[AccessPath]:
         """All places at which `thing` is found, breadth first; an argument itself is none."""
         if self._found is None:
             self._found = self._search()
@@ -213,7 +213,7 @@ def _inside(thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
             yield from _inside_object(thing, place)
 
 
-def _wraps_a_function(thing: Any) -> bool:
+def _wraps_a_function(thing: object) -> bool:
     """Whether an object has a `__wrapped__` that is a function.
 
     Looked up statically: a user's `__getattr__` must not run, since the function did not call it.
@@ -223,7 +223,7 @@ def _wraps_a_function(thing: Any) -> bool:
     return isinstance(getattr(thing, "__wrapped__", None), types.FunctionType)
 
 
-def _inside_object(thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
+def _inside_object(thing: object, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
     """The attributes, slots and class attributes of the object that a method is bound to."""
     for name, value in list(attributes_of(thing).items()):
         yield value, place.then("attr", name)

@@ -84,7 +84,7 @@ def variable(function: types.FunctionType, kind: str, key: Any) -> str:
 
 
 def may_run(
-    first: Any, functions: Iterable[types.FunctionType], methods: Iterable[str] = ()
+    first: object, functions: Iterable[types.FunctionType], methods: Iterable[str] = ()
 ) -> list[types.FunctionType]:
     """The functions that may be called when `first` runs.
 
@@ -164,7 +164,7 @@ def _reads(steps: Sequence[dis.Instruction], at: int, items: Items) -> bool:
     return _use(steps, at).what not in ("changed", "dropped")
 
 
-def _may_be(key: Any, other: Any) -> bool:
+def _may_be(key: object, other: object) -> bool:
     """Whether two keys may denote one item: a negative index may be any."""
     is_from_end = type(other) is int and other < 0 and type(key) is int
     return key is ANY or is_from_end or bool(key == other)

@@ -67,7 +67,7 @@ class _World:
     methods: set[str] = attrs.field(factory=set)
     """Names of bound methods that were found: code calls them by the names of variables."""
 
-    def meet(self, thing: Any, at: AccessPath) -> list[tuple[AccessPath, Any]]:
+    def meet(self, thing: object, at: AccessPath) -> list[tuple[AccessPath, Any]]:
         """Records an object; returns its attributes, with their paths."""
         self.met.add(id(thing))
         held = _attributes(thing)
@@ -136,7 +136,7 @@ _WAY_OUT = (
 _IF_LAZY = ", or compute it before the first compiled call"
 
 
-def _is_lazy(place: AccessPath, items: Items, was: Any) -> bool:
+def _is_lazy(place: AccessPath, items: Items, was: object) -> bool:
     """Whether an attribute was absent or None before: a cached value, computed when needed."""
     return place.path[-1][0] == "attr" and not items and (was is NOTHING or was is None)
 
@@ -181,7 +181,7 @@ def _looked(roots: Sequence[AccessPath], leaves: list[Any], *, keeps: bool) -> _
     return world
 
 
-def _spread(place: AccessPath, value: Any) -> Iterator[tuple[Items, Any, AccessPath]]:
+def _spread(place: AccessPath, value: object) -> Iterator[tuple[Items, Any, AccessPath]]:
     """A value and the items of nested containers in it, each with its keys and its path."""
     queue: list[tuple[Items, Any, AccessPath, tuple[int, ...]]] = [((), value, place, ())]
     for items, inner, at, above in queue:  # grows while it is walked
@@ -200,27 +200,27 @@ def _spread(place: AccessPath, value: Any) -> Iterator[tuple[Items, Any, AccessP
                 queue.append(((*items, key), each, at.then("item", key), (*above, id(inner))))
 
 
-def _is(thing: Any, kinds: tuple[type, ...] | type) -> bool:
+def _is(thing: object, kinds: tuple[type, ...] | type) -> bool:
     """`isinstance` by the real type, also of an object that reports another `__class__`."""
     return issubclass(type(thing), kinds)
 
 
-def _is_small_array(thing: Any) -> bool:
+def _is_small_array(thing: object) -> bool:
     return type(thing) is np.ndarray and thing.nbytes <= _ARRAY
 
 
-def _base(thing: Any) -> Any:
+def _base(thing: object) -> Any:
     """The builtin class of a container."""
     return next(kind for kind in (*_HELD, tuple, frozenset) if _is(thing, kind))
 
 
-def _content(thing: Any) -> list[Any]:
+def _content(thing: object) -> list[Any]:
     """The items of a container, read without calling methods of a subclass."""
     base = _base(thing)
     return list(base.items(thing) if base in _DICTS else base.__iter__(thing))
 
 
-def _set_image(thing: Any) -> Any:
+def _set_image(thing: object) -> Any:
     """The items of a set: plain values and tuples by value, all others by identity."""
     return frozenset(
         snapshot_of(each) if type(each) in (*PLAIN, tuple) or _is(each, np.generic) else id(each)
@@ -234,7 +234,7 @@ class _Image(str):
     __slots__ = ("image",)
     image: Any
 
-    def __new__(cls, image: Any, text: str) -> _Image:
+    def __new__(cls, image: object, text: str) -> _Image:
         made = super().__new__(cls, text)
         made.image = image
         return made
@@ -243,12 +243,12 @@ class _Image(str):
         return str(self)
 
 
-def _is_object(thing: Any) -> bool:
+def _is_object(thing: object) -> bool:
     """Whether a thing is a Module, an optimizer, or an object of a user's class."""
     return _is(thing, TrackedObject) or not _is(thing, _LEFT) and is_users(type(thing))
 
 
-def _attributes(thing: Any) -> dict[str, Any]:
+def _attributes(thing: object) -> dict[str, Any]:
     """The attributes of an object, slots among them, read without calling its class's code."""
     found = {
         name: slot.__get__(thing)
@@ -259,7 +259,7 @@ def _attributes(thing: Any) -> dict[str, Any]:
     return {**found, **attributes_of(thing)}
 
 
-def _is_filled(slot: types.MemberDescriptorType, thing: Any) -> bool:
+def _is_filled(slot: types.MemberDescriptorType, thing: object) -> bool:
     try:
         slot.__get__(thing)
     except AttributeError:
@@ -287,7 +287,7 @@ def _owner_is_in(world: _World, name: _Name) -> bool:
     return bool(name[1]) and (name[0], name[1][:-1]) in world.objects
 
 
-def _image(value: Any) -> Any:
+def _image(value: object) -> Any:
     return value.image if type(value) is _Image else snapshot_of(value)
 
 
@@ -309,12 +309,12 @@ def _text(place: AccessPath, items: Items, leaves: list[Any]) -> str:
     return text + _keys(each for each in items if each is not ANY)
 
 
-def _step(kind: str, key: Any) -> str:
+def _step(kind: str, key: object) -> str:
     step = AccessPath(0, None).then(kind, key)
     return str(step).removeprefix("argument 0")
 
 
-def _keys(items: Iterable[Any]) -> str:
+def _keys(items: Iterable[object]) -> str:
     return "".join(f"[{key!r}]" for key in items)
 
 
@@ -362,13 +362,13 @@ def _fill_object(thing: Any, held: dict[str, Any]) -> None:
             _slot(thing, name).__set__(thing, was)
 
 
-def _slot(thing: Any, name: str) -> Any:
+def _slot(thing: object, name: str) -> Any:
     """The descriptor of a slot; None if the name is not a slot."""
     found = (vars(cls).get(name) for cls in type(thing).__mro__)
     return next((each for each in found if type(each) is types.MemberDescriptorType), None)
 
 
-def _bind(place: AccessPath, value: Any, leaves: list[Any]) -> None:
+def _bind(place: AccessPath, value: object, leaves: list[Any]) -> None:
     """Restores a variable: a cell, a global, or an attribute of a module or class."""
     kind, key = place.path[-1]
     owner = AccessPath(place.argument, place.function, place.path[:-1]).resolve(leaves)

@@ -42,7 +42,7 @@ class EnvironmentBefore:
         self._before = [(place, snapshot_of(place.resolve(leaves), deep=True)) for place in places]
         self.numbers.look(places, leaves)
 
-    def note_reached(self, things: Sequence[Any], leaves: list[Any]) -> None:
+    def note_reached(self, things: Sequence[object], leaves: list[Any]) -> None:
         """Excludes containers from the guards: each backward may call a hook that changes them."""
         ids = set(map(id, things))
         for number, (place, _) in enumerate(self._before):

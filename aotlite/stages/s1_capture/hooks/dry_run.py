@@ -34,8 +34,8 @@ class HookDryRun(CaptureRecorder):
     def _lift(self, tensor: Tensor) -> Tensor:
         return self._fake_input(tensor, Hidden(len(self.placeholders), "outside"), "outside")
 
-    def read_attribute(self, owner: Any, name: str, value: Any) -> Any:
+    def read_attribute(self, owner: object, name: str, value: object) -> Any:
         return value
 
-    def read_absent(self, owner: Any, name: str) -> None:
+    def read_absent(self, owner: object, name: str) -> None:
         """Nothing is guarded."""

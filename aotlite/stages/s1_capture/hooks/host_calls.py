@@ -59,7 +59,7 @@ class HookSignature:
         for part in self.parts.values():
             yield from part.metas()
 
-    def made(self, leaves: Iterator[Any]) -> Any:
+    def made(self, leaves: Iterator[object]) -> Any:
         """A tensor of this form, built of dense parts."""
         if self.kind is None:
             return next(leaves)
@@ -118,7 +118,7 @@ def _on_arrays(hook: Hook, form: HookSignature) -> Hook:
     """The hook as a function of the gradient's dense parts; returns those of its result."""
     metas = list(form.metas())
 
-    def call(*values: Any) -> Any:
+    def call(*values: object) -> Any:
         grad = form.made(iter(list(map(_arrived, values, metas))))
         given = hook(grad)
         found = grad if given is None else alike(hook, given, grad)
@@ -148,7 +148,7 @@ def _arrived(values: Any, meta: TensorMeta) -> Any:
     return dense if meta.contiguous else _laid_out(dense, meta)
 
 
-def _laid_out(grad: Any, meta: TensorMeta) -> Any:
+def _laid_out(grad: Tensor, meta: TensorMeta) -> Any:
     """The gradient with eager's strides; a stride of 0 is an expanded dimension."""
     pairs: Sequence[tuple[int, int]] = list(zip(meta.shape, meta.stride, strict=True))
     sizes = tuple([min(size, 1) if stride == 0 else size for size, stride in pairs])

@@ -79,7 +79,7 @@ _DOORS = frozenset(("grad_fn", "metadata"))
 """Attributes of tensors and tape nodes that lead to other objects."""
 
 
-def more_than_computes(hook: Any, known: Known, given: Sequence[Any] = ()) -> str | None:
+def more_than_computes(hook: object, known: Known, given: Sequence[object] = ()) -> str | None:
     """Why a hook is not proven pure, such as "reads a dict"; None if it is.
 
     `known` has the objects that existed before the captured run. Other containers were made by the
@@ -106,7 +106,7 @@ class _Walk:
     containers: list[Any] = attrs.field(factory=list)
     queue: list[_Found] = attrs.field(factory=list)
 
-    def along(self, hook: Any) -> str | None:
+    def along(self, hook: object) -> str | None:
         """The first reason why the hook is not proven pure."""
         self.queue.append(("", hook))
         seen, asked = set[tuple[str, int]](), set[tuple[int, str]]()
@@ -143,7 +143,7 @@ class _Walk:
             f"asks {article(modules[0])} for its class" if modules and "type" in self.bare else None
         )
 
-    def _inside(self, name: str, thing: Any) -> str | None:
+    def _inside(self, name: str, thing: object) -> str | None:
         """Queues the objects one step from a harmless object; the reason, if it is not harmless."""
         if isinstance(thing, Tensor):
             if is_users(type(thing)):
@@ -179,11 +179,11 @@ class _Walk:
                 return f"reaches {_named(thing)}" + (f" ({name!r})" if name else "")
         return None
 
-    def _is_made(self, container: Any) -> bool:
+    def _is_made(self, container: object) -> bool:
         """Whether the captured run made this list, dict or set."""
         return type(container) in (list, dict, set) and container not in self.known
 
-    def _follow(self, name: str, things: Iterable[Any]) -> None:
+    def _follow(self, name: str, things: Iterable[object]) -> None:
         self.queue += [(name, each) for each in things]
 
     def _inside_module(self, name: str, module: TrackedCallable) -> str | None:
@@ -302,7 +302,7 @@ def _first_argument(steps: Sequence[dis.Instruction], place: int) -> str | types
     return step.argval if is_name and steps[place + 1].opname not in _LOADS else None
 
 
-def _is_silent(thing: Any) -> bool:
+def _is_silent(thing: object) -> bool:
     """Whether calling a builtin function or a class is pure."""
     if isinstance(thing, types.BuiltinFunctionType):
         return _is_known_builtin(thing)
@@ -331,7 +331,7 @@ def _may_be_read(module: types.ModuleType) -> bool:
     return name in _OURS or name in _LIBRARIES or is_users(module)
 
 
-def _named(thing: Any) -> str:
+def _named(thing: object) -> str:
     if isinstance(thing, (type, types.ModuleType, types.BuiltinFunctionType)):
         return f"{thing.__name__!r}"
     return article(thing)

@@ -28,7 +28,7 @@ _CONTAINERS = (list, dict, set, collections.deque)
 _LEFT_ALONE = (Tensor, types.ModuleType, np.generic, str, bytes, int, float, complex)
 
 
-def reached(things: Iterable[Any]) -> Iterator[Any]:
+def reached(things: Iterable[object]) -> Iterator[Any]:
     """The objects and all that they reach by name, breadth first, each once."""
     queue, seen = list(things), set[int]()
     for thing in queue:  # grows while it is walked
@@ -38,7 +38,7 @@ def reached(things: Iterable[Any]) -> Iterator[Any]:
             queue.extend(_inside(thing))
 
 
-def _inside(thing: Any) -> Iterable[Any]:
+def _inside(thing: object) -> Iterable[Any]:
     """The objects one step from an object."""
     match thing:
         case types.FunctionType():
@@ -88,7 +88,7 @@ def _is_bound(cell: types.CellType) -> bool:
 
 
 # ------------------------------------------------------------------------------------- changes
-def may_change(hook: Any) -> list[Any]:
+def may_change(hook: object) -> list[Any]:
     """The containers and objects that a hook may change, as its bytecode shows."""
     things = list(reached([hook]))
     words = {word for thing in things for word in words_of(thing)}
@@ -103,7 +103,7 @@ def may_change(hook: Any) -> list[Any]:
 _OF_GRADIENTS = frozenset(("grad", "step", "zero_grad"))
 
 
-def asked_gradients(hook: Any) -> list[Tensor]:
+def asked_gradients(hook: object) -> list[Tensor]:
     """The tensors that a hook reaches, if its code names `grad`, `step` or `zero_grad`."""
     things = list(reached([hook]))
     functions = [each for each in things if isinstance(each, types.FunctionType) and is_users(each)]
@@ -117,7 +117,7 @@ def asked_gradients(hook: Any) -> list[Tensor]:
 _OF_ATTRIBUTES = ("_ATTR", "_METHOD")
 
 
-def words_of(thing: Any) -> Iterator[str]:
+def words_of(thing: object) -> Iterator[str]:
     """The attribute names and opcodes in a user's function, and its in-place operators."""
     if isinstance(thing, types.FunctionType) and is_users(thing):
         _, attributes = names_used(thing.__code__)
@@ -129,7 +129,7 @@ def words_of(thing: Any) -> Iterator[str]:
                     yield step.argrepr
 
 
-def changes_of(thing: Any) -> tuple[str, ...]:
+def changes_of(thing: object) -> tuple[str, ...]:
     """The attribute names and opcodes by which code changes an object of this type."""
     for kind, words in _CHANGES:
         if isinstance(thing, kind):
@@ -166,7 +166,7 @@ _CHANGES: tuple[tuple[Any, tuple[str, ...]], ...] = (
 
 
 # ---------------------------------------------------------------------------- made by the run
-def reason_against(hook: Any, capture: Any, known: Known) -> str | None:
+def reason_against(hook: object, capture: object, known: Known) -> str | None:
     """Why the hook of this capture may not serve later calls; None if it may.
 
     Eager makes a new hook at each call, with new variables. The captured one may replace it if it
@@ -210,14 +210,14 @@ def _ownvariables_of(function: types.FunctionType, known: Known) -> list[tuple[s
     ]
 
 
-def _can_change(thing: Any) -> bool:
+def _can_change(thing: object) -> bool:
     if isinstance(thing, (*_CONTAINERS, np.ndarray)):
         return True
     left = (*_LEFT_ALONE, *_BOUND, type, types.FunctionType, tuple, frozenset)
     return not isinstance(thing, left) and bool(attributes_of(thing))
 
 
-def article(thing: Any) -> str:
+def article(thing: object) -> str:
     name = type(thing).__name__
     return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
 
@@ -229,7 +229,7 @@ class Known:
     variables the guards compare at each call.
     """
 
-    def __init__(self, things: Iterable[Any], compared: Iterable[types.FunctionType]) -> None:
+    def __init__(self, things: Iterable[object], compared: Iterable[types.FunctionType]) -> None:
         self._alive = list(reached(things))
         functions = [each for each in self._alive if isinstance(each, types.FunctionType)]
         self._ids = set(map(id, self._alive))
@@ -239,7 +239,7 @@ class Known:
         self._compared_ids = set(map(id, self._compared))
         self._compared_codes = _codes_made_by(self._compared)
 
-    def __contains__(self, thing: Any) -> bool:
+    def __contains__(self, thing: object) -> bool:
         return id(thing) in self._ids
 
     def is_compared(self, function: types.FunctionType) -> bool:

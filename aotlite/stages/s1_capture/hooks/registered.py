@@ -34,6 +34,7 @@ from aotlite.ir.errors import AutogradError
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph.role import Gradient, Output
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.provenance.location import Location
 from aotlite.stages.records.call_effects import HookPlace, RegisteredHook
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.s1_capture.hooks.host_calls import HookSignature, HostCalledHooks
@@ -67,7 +68,7 @@ class _Placed:
     tensor: Tensor
     edge: Edge
     handle: RemovableHandle
-    location: Any
+    location: Location | None
 
     @property
     def is_there(self) -> bool:
@@ -156,7 +157,7 @@ class RegisteredHooks:
         return tensor._is_tracked_leaf() or given.entry == edge
 
     # --- what each call does
-    def leaving(self, results: Sequence[Any]) -> tuple[tuple[RegisteredHook, Any], ...]:
+    def leaving(self, results: Sequence[object]) -> tuple[tuple[RegisteredHook, Any], ...]:
         """Takes hooks off the tape that each call registers on its own tensors; returns them.
 
         In the order in which eager's backward calls them: the results of a compiled call share one
@@ -203,7 +204,7 @@ class RegisteredHooks:
         self.end()
         return tuple([(hook, function) for _, hook, function in found])
 
-    def _is_kept(self, tensor: Tensor, results: Sequence[Any]) -> bool:
+    def _is_kept(self, tensor: Tensor, results: Sequence[object]) -> bool:
         """Whether the compiled backward computes the whole gradient that a result retains."""
         is_input = self._recorder.input_of(tensor) is not None
         return not is_input and any(r is tensor for r in results) and not is_wrapper(tensor)
@@ -231,7 +232,7 @@ class RegisteredHooks:
         found = [(Gradient(role), tensor._grad) for role, tensor in self.kept.items()]
         return [(role, None if grad is None else grad.value) for role, grad in found]
 
-    def _refuse_retained(self, tensor: Tensor, location: Any) -> Exception:
+    def _refuse_retained(self, tensor: Tensor, location: Location | None) -> Exception:
         refused: Exception = self._recorder.refuse(
             f"retain_grad of a tensor {tensor.meta} that is no result, or of a wrapper from which "
             "another result is computed,",
@@ -245,7 +246,7 @@ class RegisteredHooks:
         recorder = self._recorder
         return Known([recorder.function, *recorder.leaves], recorder.compared())
 
-    def _refuse(self, hook: Hook, reason: str, location: Any = None) -> Exception:
+    def _refuse(self, hook: Hook, reason: str, location: Location | None = None) -> Exception:
         refused: Exception = self._recorder.refuse(
             f"the hook {_name(hook)!r}, which {reason},",
             "make the hook, and what it changes, outside the compiled function",
@@ -254,7 +255,7 @@ class RegisteredHooks:
         return refused
 
     # --- a backward is recorded
-    def call(self, hook: Hook, grad: Any) -> Any:
+    def call(self, hook: Hook, grad: Tensor) -> Any:
         """Runs a hook while a backward is recorded; returns the gradient that replaces `grad`.
 
         A pure hook runs now, and its ops are recorded. Any other becomes a host callback, if it
@@ -289,7 +290,7 @@ class RegisteredHooks:
             if given is not None and given.is_leaf and given.fake.requires_grad:
                 raise self._refuse(hook, f"asks for the .grad of {given.place}, an input,")
 
-    def _does_more(self, hook: Hook, grad: Any) -> bool:
+    def _does_more(self, hook: Hook, grad: Tensor) -> bool:
         """Whether a hook is not proven pure. The objects that it may change are not guarded."""
         if more_than_computes(hook, self._known, (grad,)) is None:
             return False
@@ -335,7 +336,7 @@ class _Ends:
     Their edge gets its whole gradient from outside: no node of the captured tape leads into it.
     """
 
-    def __init__(self, recorder: CaptureTrace, results: Sequence[Any]) -> None:
+    def __init__(self, recorder: CaptureTrace, results: Sequence[object]) -> None:
         self._recorder = recorder
         self._results = results
 

@@ -25,7 +25,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import gradient_form, is_wrapper, leaves_of
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
-from aotlite.ir.graph.role import Incoming, Output, Role, Tangent, is_given
+from aotlite.ir.graph.role import Incoming, Output, Result, Role, Tangent, is_given
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views.view_ops import DETACH
@@ -33,7 +33,7 @@ from aotlite.stages.records.backward.gradient_reads import GradientReads, SavedO
 from aotlite.stages.records.backward.joint import BackwardFacts, BackwardMemory
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.capture_inputs import CapturedFamily
+from aotlite.stages.records.capture_inputs import CapturedFamily, SourceRole
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.backward_effects import what_happens
@@ -120,7 +120,7 @@ class KeptTape(Record):
     higher_order_inputs: frozenset[Any] = frozenset()
     """The sources that derivatives of some order, the first or a later one, may reach."""
 
-    def incoming(self, result: Any) -> Any:
+    def incoming(self, result: Role) -> Any:
         """The role of this result's tangent as an input: wrapped once more at each order."""
         role = result
         for _ in range(self.order):
@@ -190,7 +190,7 @@ class DerivativeJoint(Record):
     """Why the gradients cannot be differentiated; empty if they can."""
 
 
-def derivative_joint(kept_tape: KeptTape, arriving: Mapping[Any, bool]) -> DerivativeJoint:
+def derivative_joint(kept_tape: KeptTape, arriving: Mapping[Role, bool]) -> DerivativeJoint:
     """Records the backward of the results `arriving`, and the backward of that.
 
     `arriving` says of each tangent whether it requires grad. Raises UnsupportedError for a
@@ -247,7 +247,7 @@ class _SinkRun(InstrumentedRun):
 class _Order:
     """Records one order: the backward from the tangents that arrive, and the backward of that."""
 
-    def __init__(self, kept_tape: KeptTape, arriving: Mapping[Any, bool]) -> None:
+    def __init__(self, kept_tape: KeptTape, arriving: Mapping[Role, bool]) -> None:
         self.kept_tape = kept_tape
         self.recorder = kept_tape.recorder
         self.arriving = arriving
@@ -257,7 +257,7 @@ class _Order:
         self.memory = tuple(
             [attrs.evolve(each, owner=owner_at_next_order(each.owner)) for each in kept_tape.memory]
         )
-        self.subclass_metas: dict[Any, SubclassMeta] = {}
+        self.subclass_metas: dict[Role, SubclassMeta] = {}
         self.user_code = bool(self.recorder.wrapped)
         self.state = self.recorder.streams.state
 
@@ -397,7 +397,9 @@ class _Order:
             return self.recorder.add_node(DETACH, (value,), grad.meta)
 
     # --- and its backward
-    def _look_behind(self, second: DerivativeRecording) -> tuple[GradientReads, dict[Any, Any]]:
+    def _look_behind(
+        self, second: DerivativeRecording
+    ) -> tuple[GradientReads, dict[Result, frozenset[SourceRole]]]:
         """The memory that the gradient of each result reads, and the sources that it reaches."""
         results = tuple([role for role, _, _ in second.roots])
         ends = {edge[0]: source.role for source in second.sources for edge, _ in sinks_of(source)}

@@ -16,6 +16,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
 from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, same_spec
 from aotlite.ir.dtypes import bool_
+from aotlite.ir.graph.role import Role
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.stages.records.backward.required_tangents import RequiredArrivals
@@ -28,7 +29,7 @@ Given = tuple[Any, int]
 """A gradient, and the results, as bits, from whose tangents it comes."""
 
 
-def joined(recorder: Trace, results: Sequence[Any], before: Given, after: Given) -> Any:
+def joined(recorder: Trace, results: Sequence[Role], before: Given, after: Given) -> Any:
     """The sum of two gradients, or the one that arrives.
 
     If the two cannot be selected part by part, being of other forms, both have to arrive.
@@ -77,7 +78,7 @@ def _is_like(a: Any, b: Any) -> bool:
     return all(name == other and _is_like(x, y) for (name, x), (other, y) in pairs)
 
 
-def _is_linear(grad: Any) -> bool:
+def _is_linear(grad: Tensor) -> bool:
     """Whether a wrapper of zeros surely is a zero: all parts are floats, and it has no spec."""
     if not is_wrapper(grad):
         return bool(grad.dtype.is_differentiable)
@@ -93,7 +94,7 @@ def _as(grad: Any, total: Any) -> Any:
     return grad if found is None else found
 
 
-def _roles(results: Sequence[Any], bits: int) -> frozenset[Any]:
+def _roles(results: Sequence[Role], bits: int) -> frozenset[Role]:
     return frozenset([role for k, role in enumerate(results) if bits >> k & 1])
 
 

@@ -65,7 +65,7 @@ def wrapper_of(captured: Captured, meta: FunctionMeta, result: Result) -> Tensor
     wrappers = captured.recorder.wrapped.nodes
     if not wrappers:
         return None
-    sources: dict[Any, Any] = {source.role: source for source in captured.sources}
+    sources: dict[Role, Any] = {source.role: source for source in captured.sources}
     match result:
         case MutatedInput(Family() as family):
             first = sources[sources[family].members[0]]
@@ -82,7 +82,7 @@ def wrapper_of(captured: Captured, meta: FunctionMeta, result: Result) -> Tensor
 
 
 def fake_tangent(
-    recorder: Trace, result: Any, meta: TensorMeta, like: Tensor | None
+    recorder: Trace, result: Role, meta: TensorMeta, like: Tensor | None
 ) -> FakeTangent:
     """The tangent of a result: with its strides, or contiguous if these overlap (TAN-2).
 

@@ -21,7 +21,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, UnsupportedError, noted
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.graph.role import Current, IntermediateBase, Rewritten, Saved, Tangent
+from aotlite.ir.graph.role import Current, IntermediateBase, Rewritten, Role, Saved, Tangent
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.backward.joint import BackwardMemory
 from aotlite.stages.s10_runtime.source import FunctionSource
@@ -65,7 +65,7 @@ def check_forms(name: str, before: tuple[TensorForm, ...]) -> None:
 
 
 def keep_memory(
-    source: FunctionSource, memory: tuple[BackwardMemory, ...], names: dict[Any, str]
+    source: FunctionSource, memory: tuple[BackwardMemory, ...], names: dict[Role, str]
 ) -> None:
     """Adds the line of a call that gives its tape node the memory; `names` are those of owners."""
     if memory:
@@ -79,7 +79,7 @@ def versions_of(memory: Sequence[Tensor]) -> list[int]:
 
 
 def keep_forms(
-    source: FunctionSource, memory: tuple[BackwardMemory, ...], names: dict[Any, str]
+    source: FunctionSource, memory: tuple[BackwardMemory, ...], names: dict[Role, str]
 ) -> None:
     """Adds the lines at the end of a call that note the memory's forms and versions."""
     if memory:
@@ -104,7 +104,7 @@ class BackwardMemoryWriter:
         return [sum(bool(who - self.absent) for who in each.writes) for each in self.memory]
 
     @cached_property
-    def final(self) -> dict[Any, Any]:
+    def final(self) -> dict[Role, Any]:
         """The final value of each memory that the backward writes, by its owner."""
         return {role.of: value for role, value in self.graph.outputs_with(Rewritten)}
 
