@@ -62,4 +62,3 @@ class CaptureTrace(Trace, Protocol):
 
     def note_reached(self, things: Sequence[Any]) -> None:
         """Excludes containers from the guards: a hook called at each backward may change them."""
-
