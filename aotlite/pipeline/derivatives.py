@@ -194,7 +194,7 @@ class HigherOrders:
         self,
         kept_tape: KeptTape,
         partition: Partition,
-        given: Mapping[object, int],
+        given: Mapping[Role, int],
         reads: GradientReads,
         *,
         splits: bool,
@@ -219,7 +219,7 @@ class HigherOrders:
             self.compilation.observers.check(
                 f"7 simplify, order {kept_tape.order + 1}", graph, functional=True
             )
-            given: dict[Any, int] = {Kept(k): number for number, k in places.items()}
+            given: dict[Role, int] = {Kept(k): number for number, k in places.items()}
             for index in range(len(values.saved)):
                 given.setdefault(Kept(index), self.numbering.unknown())
             splits = values.splits and (not made.runs_user_code or is_linear(graph))
@@ -248,7 +248,7 @@ class HigherOrders:
         self,
         graph: Graph,
         pure: Graph,
-        given: Mapping[object, int],
+        given: Mapping[Role, int],
         higher_order_inputs: Container[object],
     ) -> Partition:
         """Stage 8 of a fed graph, with the saved values that the next order may read.
@@ -268,7 +268,7 @@ class HigherOrders:
         made: DerivativeJoint,
         graph: Graph,
         partition: Partition,
-        given: Mapping[object, int],
+        given: Mapping[Role, int],
         *,
         splits: bool,
     ) -> CompiledOrder:
@@ -293,7 +293,7 @@ class HigherOrders:
         graph: Graph,
         partition: Partition,
         lower: Any,
-        given: Mapping[object, int],
+        given: Mapping[Role, int],
         *,
         splits: bool,
     ) -> BackwardPlan | None:
