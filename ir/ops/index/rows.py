@@ -380,28 +380,23 @@ def _rows_at(grad: Operand, dim: int, index: Operand) -> Operand:
 
 
 # ---------------------------------------------------------------------------------- reducing
-_INDEX_REDUCE = (
-    "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) "
-    "-> Tensor"
+@composite(
+    "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, "
+    "bool include_self=True) -> Tensor",
+    inplace="Reduces the slices at positions of a dimension with those of `source`.",
 )
-
-
-@composite("index_reduce" + _INDEX_REDUCE)
 def index_reduce(
-    self: Operand, dim: int, index: Operand, source: Operand, reduce: str, include_self: bool
+    self: Operand,
+    dim: int,
+    index: Operand,
+    source: Operand,
+    reduce: str,
+    include_self: bool,
+    end: str = "",
 ) -> Operand:
     """A copy in which slices of `source` are reduced with those at positions of a dimension."""
     rows = _reduced_rows(self, dim, index, source, reduce)
-    return self.scatter_reduce(dim, rows, source, reduce, include_self=include_self)
-
-
-@composite("index_reduce_" + _INDEX_REDUCE)
-def index_reduce_(
-    self: Operand, dim: int, index: Operand, source: Operand, reduce: str, include_self: bool
-) -> Operand:
-    """Reduces the slices at positions of a dimension with those of `source`."""
-    rows = _reduced_rows(self, dim, index, source, reduce)
-    return self.scatter_reduce_(dim, rows, source, reduce, include_self=include_self)
+    return self._do("scatter_reduce" + end, dim, rows, source, reduce, include_self=include_self)
 
 
 def _reduced_rows(self: Operand, dim: int, index: Operand, source: Operand, reduce: str) -> Operand:

@@ -97,50 +97,38 @@ SCATTER: PureOp = pure(
 )
 """A copy with `src` (elements, or one number) at positions `index` along `dim`."""
 
-_SCATTER = (
-    "(Tensor self, int dim, Tensor index, Tensor|Scalar? src=None, Scalar? value=None, *, "
-    "str? reduce=None) -> Tensor"
+
+@composite(
+    "scatter(Tensor self, int dim, Tensor index, Tensor|Scalar? src=None, Scalar? value=None, *, "
+    "str? reduce=None) -> Tensor",
+    inplace="Writes elements, or one value, to positions along a dimension, or reduces into them.",
 )
-
-
-@composite("scatter" + _SCATTER)
 def scatter(
-    self: Operand, dim: int, index: Operand, src: Operand, value: Operand, reduce: str | None
+    self: Operand,
+    dim: int,
+    index: Operand,
+    src: Operand,
+    value: Operand,
+    reduce: str | None,
+    end: str = "",
 ) -> Operand:
     """A copy with elements, or one value, written to (or reduced into) positions along `dim`."""
-    return _scattered("", self, (dim, index), _given(src, value), reduce)
-
-
-@composite("scatter_" + _SCATTER)
-def scatter_(
-    self: Operand, dim: int, index: Operand, src: Operand, value: Operand, reduce: str | None
-) -> Operand:
-    """Writes elements, or one value, to positions along a dimension, or reduces into them."""
-    return _scattered("_", self, (dim, index), _given(src, value), reduce)
-
-
-def _given(src: Operand, value: Operand) -> Operand:
     if (src is None) == (value is None):
         raise ArgumentError(
             f"scatter: arguments 'src' and 'value' are {src!r} and {value!r}, expected one of them"
         )
-    return value if src is None else src
-
-
-def _scattered(
-    end: str, self: Operand, place: tuple[int, Any], src: Operand, reduce: str | None
-) -> Operand:
+    given = value if src is None else src
     if reduce is None:
-        return self._do(f"scatter{end}", *place, src)
+        return self._do("scatter" + end, dim, index, given)
     if reduce not in ("add", "multiply"):
         raise ArgumentError(
             f"scatter: argument 'reduce' is {reduce!r}, expected 'add' or 'multiply'"
         )
-    if not hasattr(src, "meta"):
-        src = self.new_full(place[1].shape, src)
+    if not hasattr(given, "meta"):
+        given = self.new_full(index.shape, given)
     if reduce == "add":
-        return self._do(f"scatter_add{end}", *place, src)
-    return self._do(f"scatter_reduce{end}", *place, src, "prod")
+        return self._do("scatter_add" + end, dim, index, given)
+    return self._do("scatter_reduce" + end, dim, index, given, "prod")
 
 
 # ------------------------------------------------------------------------------------- reducing
