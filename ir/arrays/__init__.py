@@ -21,6 +21,7 @@ from aotlite.ir.dtypes import DType, float8_e4m3fn, float8_e5m2
 
 BufferT = TypeVar("BufferT", bound=ArrayBuffer)
 """The class of a library's buffers."""
+Result = TypeVar("Result")
 
 
 class ArrayGeometry(Protocol):
@@ -84,13 +85,13 @@ class ArrayBackend(Protocol[BufferT]):
         copied.
         """
 
-    def quiet(self, function: Callable[..., Any], *args: Any) -> Any:
+    def quiet(self, function: Callable[..., Result], *args: object) -> Result:
         """`function(*args)` without the library's floating-point warnings (overflow, nan)."""
 
-    def quieted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def quieted(self, function: Callable[..., Result]) -> Callable[..., Result]:
         """A function that calls `function` by `quiet`, with less overhead."""
 
-    def fresh_function(self, name: str) -> Callable[..., Any] | None:
+    def fresh_function(self, name: str) -> Callable[..., Array] | None:
         """The namespace's function of this name, if its result is always new memory.
 
         The layout of the result must depend only on the operands' dtypes, shapes and strides; that
@@ -113,7 +114,7 @@ def array_over(
     return arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
 
 
-def kernel_on(arrays: ArrayBackend, kernel: Callable[..., Any]) -> Callable[..., Any]:
+def kernel_on(arrays: ArrayBackend, kernel: Callable[..., Result]) -> Callable[..., Result]:
     """The kernel without warnings. For NumPy it is itself: an interpreter turns NumPy's warnings
     off for the whole run."""
     return kernel if arrays is NUMPY else arrays.quieted(kernel)
@@ -150,13 +151,13 @@ def quiet_context() -> Callable[..., Any]:
     return context.run
 
 
-def _quieted(function: Callable[..., Any]) -> Callable[..., Any]:
+def _quieted(function: Callable[..., Result]) -> Callable[..., Result]:
     """`NUMPY.quiet` for one function, in two thirds of the time."""
     take, put_back = QUIET.pop, QUIET.append
 
-    def call(*args: Any) -> Any:
+    def call(*args: object) -> Result:
         try:
-            quiet_call = take()
+            quiet_call: Callable[..., Result] = take()
         except IndexError:
             quiet_call = quiet_context()
         try:
@@ -170,12 +171,12 @@ def _quieted(function: Callable[..., Any]) -> Callable[..., Any]:
 _FRESH = frozenset("concat stack copy argmax argmin".split())
 
 
-def _mean(a: np.ndarray, axis: tuple[int, ...], keepdims: bool) -> Any:
-    total: Any = np.add.reduce(a, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
+def _mean(a: np.ndarray, axis: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    total: np.ndarray = np.add.reduce(a, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
     return np.true_divide(total, a.dtype.type(a.size // total.size))
 
 
-_REDUCTIONS: dict[str, Callable[..., Any]] = {
+_REDUCTIONS: dict[str, Callable[..., Array]] = {
     "sum": np.add.reduce,
     "prod": np.multiply.reduce,
     "max": np.maximum.reduce,
@@ -230,7 +231,7 @@ class NumpyArrays:
                 source = np.clip(np.asarray(source).astype(float), -448, 448)
             self.quiet(destination.__setitem__, ..., source)
 
-    def quiet(self, function: Callable[..., Any], *args: Any) -> Any:
+    def quiet(self, function: Callable[..., Result], *args: object) -> Result:
         try:
             quiet_call = QUIET.pop()
         except IndexError:
@@ -240,16 +241,16 @@ class NumpyArrays:
         finally:
             QUIET.append(quiet_call)
 
-    def quieted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def quieted(self, function: Callable[..., Result]) -> Callable[..., Result]:
         return _quieted(function)
 
-    def fresh_function(self, name: str) -> Callable[..., Any] | None:
+    def fresh_function(self, name: str) -> Callable[..., Array] | None:
         if name in _REDUCTIONS:
             return _REDUCTIONS[name]
         function = getattr(np, name, None)
         return function if isinstance(function, np.ufunc) or name in _FRESH else None
 
-    def adopt(self, result: Any, meta: ArrayGeometry) -> np.ndarray:
+    def adopt(self, result: Array, meta: ArrayGeometry) -> np.ndarray:
         if not meta.shape and isinstance(result, np.generic):
             # NumPy returns a scalar for a 0-d array.
             if result.dtype is meta.dtype.numpy and result.dtype.kind != "V":
@@ -273,7 +274,7 @@ class NumpyArrays:
         return copied(self, result, meta)
 
 
-def _is_copied_whole(result: Any, meta: ArrayGeometry) -> bool:
+def _is_copied_whole(result: Array, meta: ArrayGeometry) -> bool:
     """Whether a C-ordered copy of the array has the geometry of `meta`, and can be the buffer."""
     return (
         type(result) is np.ndarray

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.ir.arrays import Array, ArrayGeometry, copied
+from aotlite.ir.arrays import Array, ArrayGeometry, Result, copied
 from aotlite.ir.arrays.cupy_namespace import CupyNamespace, is_float8, is_negative_zero
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType, float8_e4m3fn
@@ -47,7 +47,7 @@ class Memory:
         )
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
+    def __cuda_array_interface__(self) -> dict[str, object]:
         return {
             "shape": (self.nbytes,),
             "typestr": "|u1",
@@ -65,7 +65,7 @@ class Memory:
         self.arrays.quiet(_write, made.bytes(), self.bytes())
         return made
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _from_host, (self.arrays.device, self.arrays.host(self.bytes()))
 
 
@@ -76,7 +76,7 @@ def _from_host(device: Device, held: np.ndarray) -> Memory:
     return made
 
 
-def _write(destination: Array, source: Any) -> None:
+def _write(destination: Array, source: object) -> None:
     destination[...] = source
 
 
@@ -142,7 +142,7 @@ class CupyArrays:
         )
 
     # --- copies
-    def copy(self, destination: Array, source: Any) -> None:
+    def copy(self, destination: Array, source: object) -> None:
         if not isinstance(source, self._ndarray):
             source = self.moved(_hosted(source, destination.dtype))
         elif source.data.device_id != self.index:
@@ -200,7 +200,7 @@ class CupyArrays:
         return made.view(source.dtype) if is_float8(source.dtype) else made
 
     # --- calling
-    def quiet(self, function: Callable[..., Any], *args: Any) -> Any:
+    def quiet(self, function: Callable[..., Result], *args: object) -> Result:
         try:
             if self._current() == self.index:
                 return function(*args)
@@ -210,13 +210,13 @@ class CupyArrays:
             pass
         return self._again(function, args)
 
-    def quieted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
+    def quieted(self, function: Callable[..., Result]) -> Callable[..., Result]:
+        def call(*args: object) -> Result:
             return self.quiet(function, *args)
 
         return call
 
-    def _again(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def _again(self, function: Callable[..., Result], args: tuple[object, ...]) -> Result:
         """The call once more with all memory that can be given back given back (DEV-6)."""
         with self.cupy.cuda.Device(self.index):
             self.cupy.get_default_memory_pool().free_all_blocks()
@@ -239,14 +239,14 @@ class CupyArrays:
             "are not needed, or compute saved values again (aotlite.checkpoint).",
         )
 
-    def fresh_function(self, name: str) -> Callable[..., Any] | None:
+    def fresh_function(self, name: str) -> Callable[..., Array] | None:
         if hasattr(CupyNamespace, name):  # not CuPy's own
             return None
         function = getattr(self.cupy, name, None)
         return function if isinstance(function, self.cupy.ufunc) else None
 
 
-def _hosted(source: Any, dtype: np.dtype[Any]) -> np.ndarray:
+def _hosted(source: Any, dtype: np.dtype) -> np.ndarray:
     """What is no array of CuPy as one of NumPy: nested lists, a number, another library's array."""
     if isinstance(source, np.ndarray):
         return source

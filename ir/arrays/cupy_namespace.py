@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.ir.arrays import Array
 from aotlite.ir.dtypes import bfloat16, float8_e4m3fn, float8_e5m2
 
 _FLOAT8 = (float8_e4m3fn.numpy, float8_e5m2.numpy)
 _AS_BITS = {bfloat16.numpy: np.uint16, **dict.fromkeys(_FLOAT8, np.uint8)}
 
 
-def is_float8(dtype: Any) -> bool:
+def is_float8(dtype: object) -> bool:
     """Whether these are 8-bit floats, which CuPy stores and does not compute with."""
     return dtype in _FLOAT8
 
@@ -36,7 +37,7 @@ class CupyNamespace:
         self.linalg = _Linalg(cupy, cupyx)
         for name in SCATTERED:
             setattr(self, name, Scattering(cupy, name))
-        self._tables: dict[Any, Any] = {}
+        self._tables: dict[tuple[np.dtype, str, int], Array] = {}
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._cupy, name)
@@ -50,7 +51,7 @@ class CupyNamespace:
             setattr(self, name, found)
         return found
 
-    def asarray(self, a: Any, *, dtype: Any = None) -> Any:
+    def asarray(self, a: Array, *, dtype: Any = None) -> Array:
         """The array itself, or one of what is on the host; CuPy's makes a number -0.0 a 0.0."""
         if isinstance(a, self._cupy.ndarray):
             return self._cupy.asarray(a, dtype=dtype)
@@ -59,7 +60,7 @@ class CupyNamespace:
             return self._cupy.asarray(held.reshape(1)).reshape(())
         return self._cupy.asarray(held)
 
-    def where(self, condition: Any, x: Any, y: Any) -> Any:
+    def where(self, condition: Array, x: Array, y: Array) -> Array:
         """CuPy's has no loop for 16-bit brain floats, which it would give in 32 bits."""
         dtypes = {a.dtype for a in (x, y) if hasattr(a, "dtype")}
         if len(dtypes) == 1 and (dtype := dtypes.pop()) in _AS_BITS:
@@ -68,32 +69,39 @@ class CupyNamespace:
             return self._cupy.where(condition, x, y).view(dtype)
         return self._cupy.where(condition, x, y)
 
-    def logaddexp(self, a: Any, b: Any) -> Any:
+    def logaddexp(self, a: Array, b: Array) -> Array:
         """CuPy's, as a function: its `accumulate` is there, and raises."""
         return self._cupy.logaddexp(a, b)
 
-    def argsort(self, a: Any, axis: int = -1, *, stable: bool = True) -> Any:
+    def argsort(self, a: Array, axis: int = -1, *, stable: bool = True) -> Array:
         """The order of the elements; CuPy's sort is stable always."""
         return self._cupy.argsort(self._signless(a), axis=axis)
 
-    def sort(self, a: Any, axis: int = -1, *, stable: bool = True) -> Any:
+    def sort(self, a: Array, axis: int = -1, *, stable: bool = True) -> Array:
         """The elements in order."""
         return self._cupy.sort(self._signless(a), axis=axis).astype(a.dtype, copy=False)
 
-    def _signless(self, a: Any) -> Any:
+    def _signless(self, a: Array) -> Array:
         """What is sorted: with nans of one sign, for of a line CuPy puts negative ones first."""
         a = _wide(a)
         return self._cupy.where(a == a, a, np.nan) if a.ndim == 1 and a.dtype.kind == "f" else a
 
-    def argmax(self, a: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
+    def argmax(self, a: Array, axis: int | None = None, *, keepdims: bool = False) -> Array:
         """Where the first of the largest elements, or the first nan, lies."""
         return self._first(self._cupy.argmax, self._cupy.max, a, axis, keepdims)
 
-    def argmin(self, a: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
+    def argmin(self, a: Array, axis: int | None = None, *, keepdims: bool = False) -> Array:
         """Where the first of the least elements, or the first nan, lies."""
         return self._first(self._cupy.argmin, self._cupy.min, a, axis, keepdims)
 
-    def _first(self, position: Any, extreme: Any, a: Any, axis: Any, keepdims: bool) -> Any:
+    def _first(
+        self,
+        position: Callable[..., Array],
+        extreme: Callable[..., Array],
+        a: Array,
+        axis: int | None,
+        keepdims: bool,
+    ) -> Array:
         """CuPy's own gives the first of equal ones, but any one of several nans."""
         a = _wide(a)
         if a.dtype.kind != "f":
@@ -101,7 +109,7 @@ class CupyNamespace:
         hits = (a == extreme(a, axis=axis, keepdims=True)) | (a != a)
         return self._cupy.argmax(hits, axis=axis, keepdims=keepdims)
 
-    def floor_divide(self, a: Any, b: Any) -> Any:
+    def floor_divide(self, a: Array, b: Array) -> Array:
         """How often the divisor fits in whole; CuPy rounds a quotient of floats first."""
         cupy = self._cupy
         dtype = (a if hasattr(a, "dtype") else b).dtype
@@ -115,7 +123,7 @@ class CupyNamespace:
         whole = cupy.where(times == 0, cupy.copysign(cupy.zeros_like(plain), plain), whole)
         return cupy.where(b == 0, plain, whole)
 
-    def fmod(self, a: Any, b: Any) -> Any:
+    def fmod(self, a: Array, b: Array) -> Array:
         """The remainder with the dividend's sign; CuPy's of integers goes by way of float64."""
         cupy = self._cupy
         dtype = (a if hasattr(a, "dtype") else b).dtype
@@ -124,8 +132,8 @@ class CupyNamespace:
         rest = cupy.remainder(a, b)
         return cupy.where((rest != 0) & ((a < 0) != (b < 0)), rest - b, rest)
 
-    def _filling(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, dtype: Any = None, **kwargs: Any) -> Any:
+    def _filling(self, function: Callable[..., Array]) -> Callable[..., Array]:
+        def call(*args: object, dtype: Any = None, **kwargs: object) -> Array:
             if dtype is not None and is_float8(np.dtype(dtype)):
                 return self.cast(function(*args, dtype=np.float32, **kwargs), np.dtype(dtype))
             return (
@@ -137,16 +145,16 @@ class CupyNamespace:
         return call
 
     # --- dtypes
-    def astype(self, x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+    def astype(self, x: Array, dtype: Any, /, *, copy: bool = True) -> Array:
         """The array in another dtype."""
         if x.dtype == dtype:
             return self._copied(x) if copy else x
         return self.cast(x, np.dtype(dtype))
 
-    def _copied(self, x: Any) -> Any:
+    def _copied(self, x: Array) -> Array:
         return x.view(np.uint8).copy().view(x.dtype) if is_float8(x.dtype) else x.copy("K")
 
-    def cast(self, x: Any, dtype: np.dtype[Any]) -> Any:
+    def cast(self, x: Array, dtype: np.dtype) -> Array:
         """The array in a dtype that it is not in; of complex numbers reals keep the real part."""
         if is_float8(x.dtype):
             x = self._take(self._values(x.dtype), x.view(np.uint8))
@@ -156,20 +164,20 @@ class CupyNamespace:
             return self._rounded(x, dtype)
         return x.astype(dtype, copy=False)
 
-    def _take(self, table: Any, places: Any) -> Any:
+    def _take(self, table: Array, places: Array) -> Array:
         return self._cupy.take(table, places)
 
-    def _values(self, dtype: np.dtype[Any]) -> Any:
+    def _values(self, dtype: np.dtype) -> Array:
         """The numbers of an 8-bit float type by their bits."""
         return self._table(dtype, "values", lambda: _numbers_of(dtype))
 
-    def _table(self, dtype: Any, what: str, made: Callable[[], np.ndarray]) -> Any:
+    def _table(self, dtype: np.dtype, what: str, made: Callable[[], np.ndarray]) -> Array:
         key = dtype, what, self._cupy.cuda.runtime.getDevice()
         if key not in self._tables:
             self._tables[key] = self._cupy.asarray(made())
         return self._tables[key]
 
-    def _rounded(self, x: Any, dtype: np.dtype[Any]) -> Any:
+    def _rounded(self, x: Array, dtype: np.dtype) -> Array:
         """The nearest 8-bit float of each element, the even one of two, found among the numbers."""
         cupy = self._cupy
         wide = x.astype(np.float32)  # of float64, too, as on the CPU
@@ -179,17 +187,17 @@ class CupyNamespace:
         return (bits | (cupy.signbit(wide).astype(np.uint8) << np.uint8(7))).view(dtype)
 
 
-def _numbers_of(dtype: np.dtype[Any]) -> np.ndarray:
+def _numbers_of(dtype: np.dtype) -> np.ndarray:
     return np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32)
 
 
 @cache
-def _nan_of(dtype: np.dtype[Any]) -> int:
+def _nan_of(dtype: np.dtype) -> int:
     """The bits, without the sign, that a conversion gives of nan."""
     return int(np.array(np.nan).astype(dtype).view(np.uint8)) & 0x7F
 
 
-def _steps_of(dtype: np.dtype[Any]) -> np.ndarray:
+def _steps_of(dtype: np.dtype) -> np.ndarray:
     """Where the nearest number is the next one: of the bits 0, 1, ... the largest float32 that is
     rounded to them.
     """
@@ -222,10 +230,10 @@ def _bits_of(value: Any) -> Any:
     return value.view(np.uint8) if is_float8(getattr(value, "dtype", None)) else value
 
 
-def _by_bits(function: Callable[..., Any]) -> Callable[..., Any]:
+def _by_bits(function: Callable[..., Array]) -> Callable[..., Array]:
     """The function, on 8-bit floats as bytes."""
 
-    def call(a: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(a: Array, *args: object, **kwargs: object) -> Any:
         first = a[0] if isinstance(a, (list, tuple)) and a else a
         dtype = getattr(first, "dtype", None)
         if not is_float8(dtype):
@@ -238,11 +246,11 @@ def _by_bits(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _wide(a: Any) -> Any:
+def _wide(a: Array) -> Array:
     return a.astype(np.float32) if a.dtype.kind == "V" else a
 
 
-def _widening(function: Callable[..., Any]) -> Callable[..., Any]:
+def _widening(function: Callable[..., Array]) -> Callable[..., Array]:
     return lambda a, *args, **kwargs: function(_wide(a), *args, **kwargs)
 
 
@@ -267,10 +275,10 @@ class Scattering:
         self._ufunc = getattr(cupy, name)
         self._name = name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Array:
         return self._ufunc(*args, **kwargs)
 
-    def at(self, a: Any, indices: Any, b: Any) -> None:
+    def at(self, a: Array, indices: Array, b: Array) -> None:
         """Reduces each element of `a` at the indices with what `b` has for it, in place."""
         name = self._name if a.dtype.kind != "b" else _OF_TRUTH[self._name]
         if a.dtype.str[1:] in _ATOMIC.get(name, "").split():
@@ -286,7 +294,7 @@ class Scattering:
         else:
             self._by_halves(a, indices, b)
 
-    def _by_halves(self, a: Any, indices: Any, b: Any) -> None:
+    def _by_halves(self, a: Array, indices: Array, b: Array) -> None:
         """Sorts the values by place, and reduces neighbors of one place: in halves, in order."""
         cupy = self._cupy
         places = cupy.arange(a.size, dtype=np.int64).reshape(a.shape)[indices]
@@ -311,7 +319,7 @@ class Scattering:
             a[...] = flat.reshape(a.shape)
 
 
-def _in(value: Any, dtype: Any, cupy: Any = None) -> Any:
+def _in(value: Array, dtype: np.dtype, cupy: Any = None) -> Array:
     """A value in this dtype; a number as it is, or as an array where a library is given."""
     if hasattr(value, "astype") and hasattr(value, "strides"):
         return value.astype(dtype, copy=False)
@@ -327,7 +335,7 @@ class _Linalg:
         self._linalg = cupy.linalg
         self._errstate = cupyx.errstate
 
-    def solve(self, a: Any, b: Any) -> Any:
+    def solve(self, a: Array, b: Array) -> Array:
         """Solutions of a @ x = b for matrices b; CuPy's wants both in one batch."""
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         a = self._cupy.broadcast_to(a, batch + a.shape[-2:])
@@ -341,7 +349,7 @@ class _Linalg:
     def __getattr__(self, name: str) -> Any:
         function = getattr(self._linalg, name)
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> Array:
             with self._errstate(linalg="raise"):
                 return function(*args, **kwargs)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import (
     ArgumentError,
@@ -24,6 +25,7 @@ from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Cost, Op, PureOp
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.workspace import OPERANDS, RESULTS
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.index.positions import replaced
@@ -157,7 +159,7 @@ _COMBINES: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-def _reduced(xp: Any, dtype: DType, arrays: Sequence[Any], op: str) -> Any:
+def _reduced(xp: Namespace, dtype: DType, arrays: Sequence[Array], op: str) -> Array:
     """The reduction of the ranks' arrays, rank 0 first; 16-bit floats are rounded once (COL-3)."""
     operands = [wide(xp, a, dtype) for a in arrays]
     total = reduce(lambda a, b: _COMBINES[op](xp, a, b), operands)
@@ -166,12 +168,12 @@ def _reduced(xp: Any, dtype: DType, arrays: Sequence[Any], op: str) -> Any:
     return cast(xp, total, dtype)
 
 
-def _windows(xp: Any, metas: Metas, array: Any) -> Arrays:
+def _windows(xp: Namespace, metas: Metas, array: Array) -> Arrays:
     """The same array for every rank; `adopt` copies each, as none is memory of its own."""
     return tuple([xp.broadcast_to(array, meta.shape) for meta in metas])
 
 
-def _blocks(xp: Any, array: Any, ranks: int, dim: int) -> Arrays:
+def _blocks(xp: Namespace, array: Array, ranks: int, dim: int) -> Arrays:
     """The array split along a dimension into one part per rank."""
     shape = array.shape
     part = shape[dim] // ranks
@@ -180,54 +182,57 @@ def _blocks(xp: Any, array: Any, ranks: int, dim: int) -> Arrays:
     return tuple([front[rank] for rank in range(ranks)])
 
 
-def _all_reduce(xp: Any, metas: Metas, tensors: Sequence[Any], op: str) -> Arrays:
+def _all_reduce(xp: Namespace, metas: Metas, tensors: Sequence[Array], op: str) -> Arrays:
     return _windows(xp, metas, _reduced(xp, metas[0].dtype, tensors, op))
 
 
-def _all_gather(xp: Any, metas: Metas, tensors: Sequence[Any], dim: int) -> Arrays:
+def _all_gather(xp: Namespace, metas: Metas, tensors: Sequence[Array], dim: int) -> Arrays:
     return _windows(xp, metas, xp.concat(list(tensors), axis=dim))
 
 
-def _reduce_scatter(xp: Any, metas: Metas, tensors: Sequence[Any], dim: int, op: str) -> Arrays:
+def _reduce_scatter(
+    xp: Namespace, metas: Metas, tensors: Sequence[Array], dim: int, op: str
+) -> Arrays:
     total = _reduced(xp, metas[0].dtype, tensors, op)
     return _blocks(xp, total, len(metas), dim % metas[0].ndim)
 
 
 def _all_to_all(
-    xp: Any, metas: Metas, tensors: Sequence[Any], split_dim: int, concat_dim: int
+    xp: Namespace, metas: Metas, tensors: Sequence[Array], split_dim: int, concat_dim: int
 ) -> Arrays:
     ranks, dim = range(len(metas)), split_dim % metas[0].ndim
     sent = [_blocks(xp, a, len(ranks), dim) for a in tensors]
     return tuple([xp.concat([blocks[r] for blocks in sent], axis=concat_dim) for r in ranks])
 
 
-def _broadcast(xp: Any, metas: Metas, tensors: Sequence[Any], source: int) -> Arrays:
+def _broadcast(xp: Namespace, metas: Metas, tensors: Sequence[Array], source: int) -> Arrays:
     return _windows(xp, metas, tensors[source])
 
 
-def _wait(xp: Any, metas: Metas, tensors: Sequence[Any]) -> Arrays:
+def _wait(xp: Namespace, metas: Metas, tensors: Sequence[Array]) -> Arrays:
     pairs = zip(tensors, metas, strict=True)
     return tuple([xp.broadcast_to(a, meta.shape) for a, meta in pairs])
 
 
 # ------------------------------------------------------------------------------------- gradients
-def waited(name: str, tensors: Sequence[Any], *args: Any) -> list[Any]:
+def waited(name: str, tensors: Sequence[Operand], *args: object) -> list[Operand]:
     """The results of a collective, after `wait`: gradient formulas and wrapper classes call it."""
     sent = _call(OPS[name], tensors, *args)
     return list(_call(OPS["wait"], sent))
 
 
-def _call(op: Op, tensors: Sequence[Any], *args: Any) -> Any:
+def _call(op: Op, tensors: Sequence[Operand], *args: object) -> tuple[Operand, ...]:
     if not tensors:
         raise ArgumentError(f"{op.name}: argument 'tensors' is empty, expected one tensor a rank")
-    return tensors[0]._apply(op, (tuple(tensors), *args))
+    found: tuple[Operand, ...] = tensors[0]._apply(op, (tuple(tensors), *args))
+    return found
 
 
-def _averaged(totals: Sequence[Any], op: str) -> list[Any]:
+def _averaged(totals: Sequence[Operand], op: str) -> list[Operand]:
     return [total / len(totals) for total in totals] if op == "avg" else list(totals)
 
 
-def _of_nonlinear(tensors: Sequence[Any], totals: Sequence[Any], op: str) -> list[Any]:
+def _of_nonlinear(tensors: Sequence[Operand], totals: Sequence[Operand], op: str) -> list[Operand]:
     """The gradients of the ranks' operands; `totals` is the result's gradient, on every rank."""
     if op == "product":
         gathered = waited("all_gather", [x._do("unsqueeze", 0) for x in tensors], 0)
@@ -239,12 +244,12 @@ def _of_nonlinear(tensors: Sequence[Any], totals: Sequence[Any], op: str) -> lis
     return [total * hit / n for total, hit, n in zip(totals, hits, counts, strict=True)]
 
 
-def _is_best(x: Any, best: Any) -> Any:
+def _is_best(x: Operand, best: Operand) -> Operand:
     """Where the extreme is this rank's element; a nan of any rank counts as the extreme."""
     return x._do("eq", best)._do("logical_or", x._do("isnan"))
 
 
-def _others(gathered: Any, rank: int) -> Any:
+def _others(gathered: Operand, rank: int) -> Operand:
     """The product over all ranks but one; ranks are along the first dimension."""
     rows = [gathered._do("select", 0, i) for i in range(gathered.shape[0]) if i != rank]
     if not rows:
@@ -252,7 +257,7 @@ def _others(gathered: Any, rank: int) -> Any:
     return reduce(lambda a, b: a * b, rows)
 
 
-def _broadcast_vjp(grads: Sequence[Any], source: int) -> list[Any]:
+def _broadcast_vjp(grads: Sequence[Operand], source: int) -> list[Operand]:
     totals = waited("all_reduce", grads, "sum")
     return [g if r == source else g.new_zeros(g.shape) for r, g in enumerate(totals)]
 
@@ -316,13 +321,13 @@ WAIT = _collective("wait(Tensor[] tensors)", _wait_rule, _wait, lambda grads: li
 
 
 @composite("all_reduce(Tensor[] tensors, str op='sum') -> Tensor[]", is_method=False)
-def all_reduce(tensors: tuple[Any, ...], op: str) -> Any:
+def all_reduce(tensors: tuple[Operand, ...], op: str) -> Operand:
     """The reduction of the ranks' tensors, for each: 'sum', 'avg', 'product', 'max' or 'min'."""
     return _call(OPS[reduction("all_reduce", op)], tensors, op)
 
 
 @composite("reduce_scatter(Tensor[] tensors, int dim=0, str op='sum') -> Tensor[]", is_method=False)
-def reduce_scatter(tensors: tuple[Any, ...], dim: int, op: str) -> Any:
+def reduce_scatter(tensors: tuple[Operand, ...], dim: int, op: str) -> Operand:
     """The reduction of the ranks' tensors, of which each rank gets its part along a dimension."""
     return _call(OPS[reduction("reduce_scatter", op)], tensors, dim, op)
 

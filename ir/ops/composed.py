@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -23,16 +24,17 @@ from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.precision import cast, widened
 from aotlite.ir.ops.reduce.blocked_sums import sum_over
 
-Array = Any
 Composition = Callable[..., Any]
 
 
-def _unary(name: str) -> Callable[[Any], ArrayOperand]:
+def _unary(name: str) -> Callable[[ArrayOperand], ArrayOperand]:
     return lambda self: ArrayOperand(self.xp, getattr(self.xp, name)(self.array))
 
 
-def _binary(function: Callable[[Array, Any], Array]) -> Callable[[Any, Any], ArrayOperand]:
-    def method(self: ArrayOperand, other: Any) -> ArrayOperand:
+def _binary(
+    function: Callable[[Array, object], Array],
+) -> Callable[[ArrayOperand, object], ArrayOperand]:
+    def method(self: ArrayOperand, other: object) -> ArrayOperand:
         if type(other) is ArrayOperand:
             other = other.array
         return ArrayOperand(self.xp, function(self.array, other))
@@ -50,7 +52,7 @@ class ArrayOperand(Operand):
 
     __slots__ = ("array", "xp")
 
-    def __init__(self, xp: Any, array: Array) -> None:
+    def __init__(self, xp: Namespace, array: Array) -> None:
         self.xp, self.array = xp, array
 
     @property
@@ -93,7 +95,7 @@ class ArrayOperand(Operand):
     def real(self) -> ArrayOperand:
         return ArrayOperand(self.xp, self.xp.real(self.array))
 
-    def new_full(self, size: tuple[int, ...], value: Any) -> ArrayOperand:
+    def new_full(self, size: tuple[int, ...], value: object) -> ArrayOperand:
         return ArrayOperand(self.xp, self.xp.full(size, value, dtype=self.array.dtype))
 
     def view(self, *size: Any) -> ArrayOperand:
@@ -186,7 +188,7 @@ def composed(schema: str, *, as_: Composition, **parts: Any) -> PureOp:
     names = [parameter.name for parameter in parameters[count:]]
     tensors = [i for i, parameter in enumerate(parameters) if parameter.type.holds_tensor]
 
-    def kernel(xp: Any, meta: Any, *args: Any) -> Any:
+    def kernel(xp: Namespace, meta: object, *args: Any) -> Array | tuple[Array, ...]:
         operands = list(args)
         for i in tensors:
             operands[i] = _operand(xp, operands[i])
@@ -203,36 +205,36 @@ def composed(schema: str, *, as_: Composition, **parts: Any) -> PureOp:
 Given = tuple[int, ...] | int | None
 
 
-def dims_of(x: Any, dim: Given) -> tuple[int, ...]:
+def dims_of(x: Operand, dim: Given) -> tuple[int, ...]:
     """The dimensions that are reduced, ascending: all for None and for an empty list."""
     if dim is None or dim == () or not x.ndim:
         return tuple(range(x.ndim))
     return tuple(sorted(sizes.wrap_dims((dim,) if isinstance(dim, int) else dim, x.ndim)))
 
 
-def count_of(x: Any, dims: tuple[int, ...]) -> int:
+def count_of(x: Operand, dims: tuple[int, ...]) -> int:
     """The number of elements that each result of a reduction reduces."""
     return sizes.numel([x.shape[d] for d in dims])
 
 
-def floating(x: Any) -> DType:
+def floating(x: Operand) -> DType:
     """The operand's dtype; the default one for integers."""
     return x.dtype if x.dtype.is_differentiable else dtypes.default_dtype
 
 
-def total(x: Any, dims: tuple[int, ...], *, keepdim: bool = True) -> Any:
+def total(x: Operand, dims: tuple[int, ...], *, keepdim: bool = True) -> Operand:
     """The sum over these dimensions; the operand itself if there are none."""
     return x.sum(dims, keepdim) if dims else x
 
 
-def over(x: Any, count: Any) -> Any:
+def over(x: Operand, count: int) -> Operand:
     """`x / count`, which is nan or infinite for 0, where Python's division would raise."""
     if type(count) in (int, float) and count != 0:
         return x / float(count)
     return x / x.new_full((), count)
 
 
-def standard(x: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
+def standard(x: Operand, dims: tuple[int, ...], eps: float) -> tuple[Operand, Operand, Operand]:
     """(the operand with mean 0 and variance 1 over these dimensions, its mean, its variance)."""
     # In the same ops as the gradient formulas, so that CSE can share them with the backward.
     mean = x.mean(dims, True)
@@ -241,12 +243,12 @@ def standard(x: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
     return centered * (var + eps).rsqrt(), mean, var
 
 
-def affine(unit: Any, weight: Any, bias: Any) -> Any:
+def affine(unit: Operand, weight: Operand | None, bias: Operand | None) -> Operand:
     """The operand times weight, plus bias, in the operand's dtype; either may be None."""
     unit = unit if weight is None else unit * widened(weight)
     return unit if bias is None else unit + widened(bias)
 
 
-def as_channels(x: Any, *values: Any) -> list[Any]:
+def as_channels(x: Operand, *values: Operand | None) -> list[Operand | None]:
     """(c,) -> (1, c, 1, ...) each, to go with `x`; None stays."""
     return [None if v is None else v.view(1, -1, *[1] * (x.ndim - 2)) for v in values]

@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from aotlite.ir import dtypes
 from aotlite.ir import scalar as expressions
-from aotlite.ir.arrays import ArrayBackend
+from aotlite.ir.arrays import Array, ArrayBackend, Namespace
+from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DeviceError, DTypeError
 from aotlite.ir.geometry import layout, sizes
@@ -32,11 +35,15 @@ from aotlite.ir.op import (
 from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.op.composite import also_named
 from aotlite.ir.op.dims import elementwise
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.op.schema import inplace_schema
 from aotlite.ir.ops.kinds import FLOAT8, Refused, refuse
+from aotlite.ir.ops.loops import Element
 from aotlite.ir.ops.precision import accumulator, cast, number_in
 
-Formulas = Mapping[str, Callable[..., Any]] | None
+Formulas = Mapping[str, Callable[..., object]] | None
+Results = Array | tuple[Array, ...]
 
 
 # ------------------------------------------------------------------------------------ pointwise
@@ -54,7 +61,7 @@ def common_dtype(key: tuple[Any, ...]) -> DType:
 _KINDS = frozenset(NUMBERS)
 
 
-def common_device(name: str, metas: list[TensorMeta]) -> Any:
+def common_device(name: str, metas: Sequence[TensorMeta]) -> Device:
     """The one device of `metas`. Raises DeviceError if they differ."""
     device = metas[0].device
     for meta in metas:
@@ -80,7 +87,7 @@ def pointwise_rule(
     take part in promotion.
     """
 
-    def rule(*key: Any) -> TensorMeta:
+    def rule(*key: object) -> TensorMeta:
         factors = [key[i] for i in literal]
         if literal:
             key = tuple([None if i in literal else a for i, a in enumerate(key)])
@@ -166,9 +173,9 @@ def by_element(element: Callable[..., Any]) -> Callable[..., Any]:
 def pointwise(
     schema: str,
     *,
-    kernel: Callable[..., Any] | str | None = None,
+    kernel: Callable[..., Array] | str | None = None,
     vjp: Formulas,
-    scalar: Callable[..., Any] | None = None,
+    scalar: Callable[..., Element] | None = None,
     element: Callable[..., Any] | None = None,
     result: Callable[[DType], DType] = same,
     computes: Callable[[DType], DType] | None = None,
@@ -178,7 +185,7 @@ def pointwise(
     rounds: tuple[str, ...] = (),
     widens: bool = True,
     inplace: bool = False,
-    expands: Callable[..., Any] | None = None,
+    expands: Callable[..., object] | None = None,
     linear: tuple[tuple[str, ...], ...] = (),
     aliases: str = "",
 ) -> PureOp:
@@ -250,27 +257,27 @@ def pointwise(
     return op
 
 
-def _named(name: str) -> Callable[..., Any]:
+def _named(name: str) -> Callable[..., Array]:
     return lambda xp, *operands: getattr(xp, name)(*operands)
 
 
 def pointwise_kernel(
-    compute: Callable[..., Any],
+    compute: Callable[..., Array],
     computes: Callable[[DType], DType],
     *,
     held: tuple[int, ...] = (),
     numbers: str = "held",
     widens: bool = True,
     literal: tuple[int, ...] = (),
-) -> Callable[..., Any]:
+) -> Callable[..., Array]:
     """The kernel that casts the operands to the dtype it computes in, and calls `compute`.
 
     Numbers at the positions `held` are rounded to the operands' dtype, as `numbers` says. Numbers
     at the positions `literal` do not take part in promotion.
     """
-    found: dict[tuple[Any, ...], DType] = {}
+    found: dict[tuple[object, ...], DType] = {}
 
-    def run(arrays: ArrayBackend, meta: TensorMeta, *args: Any) -> Any:
+    def run(arrays: ArrayBackend, meta: TensorMeta, *args: Any) -> Array:
         key = tuple([(a.dtype, not a.shape) if hasattr(a, "dtype") else type(a) for a in args])
         dtype = found.get(key)
         if dtype is None:
@@ -293,7 +300,7 @@ def pointwise_kernel(
     return run
 
 
-def is_plain_call(op: PureOp, key: tuple[Any, ...]) -> bool:
+def is_plain_call(op: PureOp, key: tuple[object, ...]) -> bool:
     """Whether the kernel equals the op's `function`, or `compute`, on the operands as they are."""
     if op.computes is None:
         return False
@@ -310,7 +317,9 @@ def _operand_dtype(args: Sequence[Any]) -> DType:
     return dtypes.result_type([*arrays, *[a for a in args if type(a) in _KINDS]])
 
 
-def _narrowed(xp: Any, args: tuple[Any, ...], target: Any, numbers: str) -> tuple[Any, ...]:
+def _narrowed(
+    xp: Namespace, args: tuple[Array | Number, ...], target: np.dtype, numbers: str
+) -> tuple[Array | Number, ...]:
     """The operands of other dtypes, rounded to the op's 16-bit dtype.
 
     As in PyTorch, a 0-d tensor that is not the first operand is treated like a number.
@@ -323,7 +332,7 @@ def _narrowed(xp: Any, args: tuple[Any, ...], target: Any, numbers: str) -> tupl
     )
 
 
-def _cast(xp: Any, operand: Any, target: Any) -> Any:
+def _cast(xp: Namespace, operand: Array | Number, target: np.dtype) -> Array | Number:
     """The operand in the dtype that the kernel computes in; numbers stay Python numbers."""
     if not hasattr(operand, "dtype") or operand.dtype == target:
         return operand
@@ -335,7 +344,7 @@ def pure(
     schema: str,
     *,
     meta: Callable[..., Any],
-    kernel: Callable[..., Any],
+    kernel: Callable[..., Results],
     vjp: Formulas,
     cost: Cost,
     inplace: bool = False,
@@ -348,7 +357,7 @@ def pure(
     """
     parsed = schema_of(schema)
 
-    def run(arrays: ArrayBackend, result: Any, *args: Any) -> Any:
+    def run(arrays: ArrayBackend, result: object, *args: object) -> Results:
         return kernel(arrays.namespace, result, *args)
 
     op: PureOp = register(
@@ -363,11 +372,11 @@ def data_dependent(
     schema: str,
     *,
     outline: Callable[..., Any],
-    kernel: Callable[..., Any],
+    kernel: Callable[..., Results],
     vjp: Formulas,
     cost: Cost,
     advice: str,
-    workspace: Mapping[str, Any] | None = None,
+    workspace: Mapping[str, object] | None = None,
 ) -> DataOp:
     """Declares an op whose result's shape depends on values: `outline(*key)` gives an `Outline`.
 
@@ -376,7 +385,7 @@ def data_dependent(
     """
     parsed = schema_of(schema)
 
-    def run(arrays: ArrayBackend, known: Any, *args: Any) -> Any:
+    def run(arrays: ArrayBackend, known: object, *args: object) -> Results:
         return kernel(arrays.namespace, known, *args)
 
     op: DataOp = register(
@@ -414,7 +423,7 @@ def view(
     schema: str,
     *,
     meta: Callable[..., tuple[TensorMeta, int]],
-    put: Callable[..., Any] | None,
+    put: Callable[..., Operand] | None,
     vjp: Formulas,
     keeps_all: bool = False,
     **facts: Any,
@@ -441,8 +450,8 @@ def view(
     return op
 
 
-def _scatter_put(name: str) -> Callable[..., Any]:
-    def put(parent: Any, value: Any, *args: Any) -> Any:
+def _scatter_put(name: str) -> Callable[..., Operand]:
+    def put(parent: Operand, value: Operand, *args: object) -> Operand:
         return parent._do(f"{name}_scatter", value, *args)
 
     return put

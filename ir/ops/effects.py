@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.arrays.device import CPU
 from aotlite.ir.effects import (
     TOKEN,
@@ -31,7 +32,7 @@ from aotlite.ir.meta.text import meta_from_text
 from aotlite.ir.op import Cost, parse_vjp, register, schema_of
 from aotlite.ir.op.host_function import HostFunction
 
-Formulas = Mapping[str, Callable[..., Any]] | None
+Formulas = Mapping[str, Callable[..., object]] | None
 
 
 def effect(
@@ -77,7 +78,7 @@ def effect(
     return op
 
 
-def _nothing(*key: Any) -> tuple[()]:
+def _nothing(*key: object) -> tuple[()]:
     return ()
 
 
@@ -162,7 +163,7 @@ def _fields(format: str) -> list[tuple[int, str]]:
     return found
 
 
-def _print(xp: Any, meta: Any, format: str, tensors: tuple[Any, ...]) -> None:
+def _print(xp: Namespace, meta: TensorMeta, format: str, tensors: tuple[Array, ...]) -> None:
     # By Python's print, which looks up sys.stdout now: it may have been replaced.
     builtins.print(format.format(*[_shown(each) for each in tensors]))
 
@@ -198,8 +199,12 @@ def metas_of(results: str) -> tuple[TensorMeta, ...]:
 
 
 def _call_back(
-    xp: Any, metas: tuple[TensorMeta, ...], function: HostFunction, tensors: Any, results: str
-) -> Any:
+    xp: Namespace,
+    metas: tuple[TensorMeta, ...],
+    function: HostFunction,
+    tensors: tuple[Array, ...],
+    results: str,
+) -> tuple[Array, ...]:
     found = function.call(*tensors)
     if not metas:
         return ()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
+from aotlite.ir.op.operand import Operand
 
 _NARROW = (dtypes.float16, dtypes.bfloat16, dtypes.float8_e4m3fn, dtypes.float8_e5m2)
 
@@ -36,7 +38,7 @@ def taken_by(dtype: DType, number: Any) -> Any:
     return number
 
 
-def widened(operand: Any, dtype: DType | None = None) -> Any:
+def widened(operand: Operand, dtype: DType | None = None) -> Operand:
     """An operand cast to the accumulator of `dtype` (default: its own dtype).
 
     For gradient formulas: the engine casts the gradient back.
@@ -44,14 +46,14 @@ def widened(operand: Any, dtype: DType | None = None) -> Any:
     return operand.to(accumulator(dtype or operand.dtype))
 
 
-def cast(xp: Any, a: Any, dtype: DType) -> Any:
+def cast(xp: Namespace, a: Array, dtype: DType) -> Array:
     """The array in this dtype; the array itself if it has it."""
     if a.dtype == dtype.numpy:
         return a
     return converted(xp, a, dtype)
 
 
-def converted(xp: Any, a: Any, dtype: DType) -> Any:
+def converted(xp: Namespace, a: Array, dtype: DType) -> Array:
     """A copy of the array in this dtype. A real dtype keeps the real part, without a warning."""
     if dtype is dtypes.float8_e4m3fn:
         a = saturated(xp, a)
@@ -60,7 +62,7 @@ def converted(xp: Any, a: Any, dtype: DType) -> Any:
     return xp.astype(a, dtype.numpy)
 
 
-def is_complex(a: Any) -> bool:
+def is_complex(a: Array) -> bool:
     """Whether the array's elements are complex."""
     return dtypes.from_numpy(a.dtype).is_complex
 
@@ -69,12 +71,12 @@ LARGEST = 448.0
 """The largest float8_e4m3fn, which has no infinity."""
 
 
-def saturated(xp: Any, a: Any) -> Any:
+def saturated(xp: Namespace, a: Array) -> Array:
     """The array with elements too large for float8_e4m3fn set to its largest, as in PyTorch."""
     real = xp.real(a) if is_complex(a) else a
     return xp.clip(xp.astype(real, xp.float64), -LARGEST, LARGEST)
 
 
-def wide(xp: Any, a: Any, dtype: DType) -> Any:
+def wide(xp: Namespace, a: Array, dtype: DType) -> Array:
     """The array in the accumulator of `dtype`."""
     return cast(xp, a, accumulator(dtype))

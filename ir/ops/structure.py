@@ -27,7 +27,7 @@ class ResultOp(Op):
         return args
 
 
-def _no_rule(*_: Any) -> Any:
+def _no_rule(*_: object) -> Any:
     raise TypeError("ops of the IR itself have no meta rule of their own")
 
 
