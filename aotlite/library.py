@@ -178,8 +178,8 @@ def _checked_window(schema: Schema, meta: Callable[..., Any]) -> Callable[..., A
     return rule
 
 
-def _checked_kernel(schema: Schema, kernel: Callable[..., Any]) -> Callable[..., object]:
-    def run(xp: Any, meta: Any, *args: Any) -> Any:
+def _checked_kernel(schema: Schema, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    def run(xp: object, meta: Any, *args: object) -> Any:
         result = kernel(xp, meta, *args)
         metas = meta if type(meta) is tuple else (meta,)
         arrays = result if type(meta) is tuple else (result,)

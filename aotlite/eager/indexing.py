@@ -186,11 +186,11 @@ def set_item(tensor: Tensor, index: object, value: object) -> None:
             part.fill_(value)
         return
     found, dims = _integers(part, picks, "setitem")
-    if isinstance(value, Tensor):
-        value = _without_leading_ones(value, 0)
-    else:
-        value = tensor.new_full((), value)
-    unrepeated(part, dims, found, value)._do("index_put_", found, dims, value, False)
+    written = (
+        _without_leading_ones(value, 0) if isinstance(value, Tensor) else tensor.new_full((), value)
+    )
+    target = unrepeated(part, dims, found, written)
+    target._do("index_put_", found, dims, written, False)
 
 
 def _check_value(tensor: Tensor, value: object) -> None:

@@ -319,7 +319,7 @@ class Scattering:
             a[...] = flat.reshape(a.shape)
 
 
-def _in(value: Array, dtype: np.dtype, cupy: Any = None) -> Array:
+def _in(value: Array, dtype: Any, cupy: Any = None) -> Array:
     """A value in this dtype; a number as it is, or as an array where a library is given."""
     if hasattr(value, "astype") and hasattr(value, "strides"):
         return value.astype(dtype, copy=False)

@@ -321,13 +321,13 @@ WAIT = _collective("wait(Tensor[] tensors)", _wait_rule, _wait, lambda grads: li
 
 
 @composite("all_reduce(Tensor[] tensors, str op='sum') -> Tensor[]", is_method=False)
-def all_reduce(tensors: tuple[Operand, ...], op: str) -> Operand:
+def all_reduce(tensors: tuple[Operand, ...], op: str) -> tuple[Operand, ...]:
     """The reduction of the ranks' tensors, for each: 'sum', 'avg', 'product', 'max' or 'min'."""
     return _call(OPS[reduction("all_reduce", op)], tensors, op)
 
 
 @composite("reduce_scatter(Tensor[] tensors, int dim=0, str op='sum') -> Tensor[]", is_method=False)
-def reduce_scatter(tensors: tuple[Operand, ...], dim: int, op: str) -> Operand:
+def reduce_scatter(tensors: tuple[Operand, ...], dim: int, op: str) -> tuple[Operand, ...]:
     """The reduction of the ranks' tensors, of which each rank gets its part along a dimension."""
     return _call(OPS[reduction("reduce_scatter", op)], tensors, dim, op)
 

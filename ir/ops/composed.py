@@ -148,8 +148,8 @@ class ArrayOperand(Operand):
     __mul__ = _binary(operator.mul)
     __truediv__ = _binary(operator.truediv)
     __pow__ = pow = _binary(operator.pow)
-    __eq__ = _binary(operator.eq)  # type: ignore[assignment]
-    __ne__ = _binary(operator.ne)  # type: ignore[assignment]
+    __eq__ = _binary(operator.eq)
+    __ne__ = _binary(operator.ne)
     __hash__ = object.__hash__
 
     def where(self, then: Any, other: Any) -> ArrayOperand:

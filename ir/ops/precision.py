@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array, Namespace
@@ -38,7 +38,10 @@ def taken_by(dtype: DType, number: Any) -> Any:
     return number
 
 
-def widened(operand: Operand, dtype: DType | None = None) -> Operand:
+OperandT = TypeVar("OperandT", bound=Operand)
+
+
+def widened(operand: OperandT, dtype: DType | None = None) -> OperandT:
     """An operand cast to the accumulator of `dtype` (default: its own dtype).
 
     For gradient formulas: the engine casts the gradient back.

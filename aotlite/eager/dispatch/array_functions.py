@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.arrays import Array
 from aotlite.ir.dtypes import DType, bool_, int64
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, DataOp, PureOp
@@ -57,13 +58,13 @@ def function_of(op: PureOp, key: tuple[object, ...], meta: TensorMeta) -> tuple[
 _SIGNED_END = 1 << 63
 
 
-def _holding(function: Callable[..., object], dtype: DType) -> Callable[..., object]:
+def _holding(function: Callable[..., Array], dtype: DType) -> Callable[..., Array]:
     """A function of two operands that converts ints to the dtype first.
 
     NumPy refuses unsigned ints above the signed range, and compares them unconverted.
     """
 
-    def call(a: object, b: object) -> Any:
+    def call(a: object, b: object) -> Array:
         if type(b) is int and b >= _SIGNED_END:
             b = number_in(dtype, b)
         elif type(a) is int and a >= _SIGNED_END:

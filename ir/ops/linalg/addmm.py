@@ -105,7 +105,7 @@ def _added_to(product: Callable[..., Any]) -> Callable[..., Any]:
     return composition
 
 
-def _factor(dtype: DType, value: Number) -> Number:
+def _factor(dtype: DType, value: Any) -> Number:
     """A factor of sums of this dtype: whole for integers, where it wraps."""
     if dtype.is_differentiable:
         return taken_by(dtype, value)

@@ -470,10 +470,9 @@ def _eval(
     bias: Operand | None = None,
     eps: float = 1e-05,
 ) -> Operand:
-    scale = (widened(running_var) + eps).sqrt().reciprocal()
-    values = (widened(running_mean), scale, weight, bias)
-    mean, scale, weight, bias = as_channels(input, *values)
-    return affine((widened(input) - mean) * scale, weight, bias).to(input.dtype)
+    inverse = (widened(running_var) + eps).sqrt().reciprocal()
+    mean, scale, *rest = as_channels(input, widened(running_mean), inverse, weight, bias)
+    return affine((widened(input) - mean) * scale, *rest).to(input.dtype)
 
 
 BATCH_NORM_EVAL: PureOp = pure(
