@@ -164,7 +164,7 @@ def _positions(given: Sequence[int] | int) -> tuple[int, ...]:
     return tuple(sorted(positions))
 
 
-def _key(value: object, position: int) -> Any:
+def _key(value: object, position: int) -> object:
     """The key of a constant: its type and value, so that 1, 1.0 and True differ."""
     where = f"aot_function: argument {position} is static and is"
     if isinstance(value, (Tensor, Module)):

@@ -95,7 +95,7 @@ def hessian(
 ) -> Any:
     """The Hessian of a `func` that returns one number: a tensor for each pair of inputs."""
 
-    def gradient(*inner: Tensor) -> Any:
+    def gradient(*inner: Tensor) -> object:
         call = _Call.of("hessian", func, inner, create_graph=True, strict=strict)
         out = call.only_number()
         found = call.gradients((out,), call.inputs, (ones_like(out),), graph=True)
@@ -157,7 +157,15 @@ class _Call:
     strict: bool
 
     @classmethod
-    def of(cls, name: str, func: Any, inputs: object, *, create_graph: bool, strict: bool) -> _Call:
+    def of(
+        cls,
+        name: str,
+        func: Callable[..., object],
+        inputs: object,
+        *,
+        create_graph: bool,
+        strict: bool,
+    ) -> _Call:
         many_inputs, given = _tensors(name, "argument 'inputs'", inputs)
         if create_graph:  # a view of each: who computes with them goes on from there
             inner = tuple([t.view_as(t) for t in given])
@@ -274,7 +282,7 @@ class _Call:
         made = self.settled(self.filled(found, like))
         return made if many else made[0]
 
-    def shown_outputs(self) -> Any:
+    def shown_outputs(self) -> object:
         """The results of the function in their own structure."""
         made = self.settled(self.outputs)
         return made if self.many_outputs else made[0]

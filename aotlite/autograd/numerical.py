@@ -295,7 +295,7 @@ def _tracked(name: str, value: object) -> list[Tensor]:
     return [t for t in _tensors(name, value) if t.requires_grad]
 
 
-def _tensors(name: str, value: Any) -> list[Tensor]:
+def _tensors(name: str, value: object) -> list[Tensor]:
     found = list(_listed(value))
     for each in found:
         if not isinstance(each, Tensor):

@@ -117,7 +117,7 @@ class CompiledAutograd:
         """The structure of the tape captured last, without its nodes."""
 
     @classmethod
-    def of(cls, compiler: Any = None, **options: Any) -> CompiledAutograd:
+    def of(cls, compiler: object = None, **options: Any) -> CompiledAutograd:
         """A new, empty cache for `enable`."""
         return cls(make_options(backend=compiler, **options), compiler)
 

@@ -148,7 +148,7 @@ class TapeRun(BackwardPass):
     def gradients(self, value: dict[TapeNode, list[Tensor | None]]) -> None:
         self._buffers = value
 
-    def at(self, place: Place) -> Any:
+    def at(self, place: Place) -> Tensor | None:
         if place[0] == "sink":
             return self.collected[place[1]]
         return self._buffers[self.nodes[place[1]]][place[2]]

@@ -66,7 +66,7 @@ class TapeRecorder(CaptureRecorder):
         self.pending: list[tuple[int, Any]] = []
         """(number of a leaf's node, its gradient), in the order of accumulation (CAG-10)."""
         self.place_of = place_of
-        self.kept: dict[int, frozenset[Any]] = {}
+        self.kept: dict[int, frozenset[int]] = {}
         """Nodes with saved values; for a compiled call also its absent tangents."""
         self.streams: Any = _NoStreams()
         self.grads: Any = self

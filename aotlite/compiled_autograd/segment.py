@@ -6,7 +6,7 @@ Rules: CAG-1, CAG-2, CAG-10, CAG-14. Spec: `specs/compiled_autograd.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -44,23 +44,23 @@ class RecordingRun(State, Protocol):
     """The interface of `execution.TapeRun` for recordings."""
 
     nodes: Any
-    number: Any
+    number: dict[TapeNode, int]
     is_recorded: bool
     recorder: Recorder | None
-    compile: Any
+    compile: Callable[[Graph], tuple[Graph, Any]]
     tape: Any
     outlines: Any
 
     @property
-    def arrivals(self) -> Any: ...
+    def arrivals(self) -> Callable[[], tuple[Hashable, tuple[Any, ...]]]: ...
     @property
-    def on_their_way(self) -> Any: ...
+    def on_their_way(self) -> Callable[[], list[Tensor | None]]: ...
     @property
-    def notes(self) -> Any: ...
+    def notes(self) -> list[str]: ...
     @property
-    def places(self) -> Any: ...
+    def places(self) -> Callable[[], dict[int, Place]]: ...
     @property
-    def _step(self) -> Any: ...
+    def _step(self) -> Callable[[TapeNode], None]: ...
 
 
 @attrs.frozen(eq=False)
@@ -76,7 +76,7 @@ class SegmentRecording:
     """The ops of the nodes; None if gradients only pass through."""
     places: tuple[Place, ...]
     """The sources of the graph's inputs."""
-    kept: tuple[tuple[int, frozenset[Any]], ...]
+    kept: tuple[tuple[int, frozenset[int]], ...]
     """The nodes that release saved values; for compiled calls also their absent tangents."""
     leaves: tuple[tuple[int, Any], ...]
     """(node of a leaf, value of its gradient), in the order of accumulation."""

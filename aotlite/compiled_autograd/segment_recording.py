@@ -23,11 +23,11 @@ class SegmentRecorder:
     def __init__(self, run: RecordingRun) -> None:
         self.run = run
         self.numbers: list[int] = []
-        self.before: dict[TapeNode, list[Any]] = {}
+        self.before: dict[TapeNode, list[Tensor | None]] = {}
         """The gradients in flight before the segment."""
-        self.collected: list[Any] = []
+        self.collected: list[Tensor | None] = []
         """The gradients at the sinks before the segment."""
-        self.starting: list[Any] = []
+        self.starting: list[Tensor | None] = []
         """The gradients at the sinks when the recording begins: those, or fakes of them."""
         self.places: dict[int, Place] = {}
         self.recorder: TapeRecorder | None = None

@@ -31,6 +31,7 @@ from aotlite.compiled_autograd.node_signatures import (
 )
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.base.tape.node import LAST, Edge, TapeNode
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
@@ -103,10 +104,10 @@ def _numbered(edges: Sequence[Edge | None], number: dict[TapeNode, int]) -> Hash
     return tuple([None if e is None else (number.get(e[0]), e[1]) for e in edges])
 
 
-def signatures(values: Sequence[Any]) -> tuple[Any, ...]:
+def signatures(values: Sequence[Tensor | None]) -> tuple[Any, ...]:
     """The signatures of gradients: layout or class, and which of them are one tensor."""
     first: dict[int, int] = {}
-    found: list[Any] = []
+    found: list[object] = []
     for value in values:
         if value is None:
             found.append(None)

@@ -121,7 +121,7 @@ def _computed(
         moved[0] = mesh.each(lambda rank: laid_out(first[rank], meta), [first])
     own = args if plan.cut is None else plan.cut.args(op, args, mesh.size)
 
-    def on(rank: int) -> tuple[Any, ...]:
+    def on(rank: int) -> tuple[Tensor, ...]:
         found = dispatch(op, with_operands(op, own, [parts[rank] for parts in moved]))
         return found if isinstance(found, tuple) else (found,)
 
@@ -168,7 +168,7 @@ def with_operands(op: Op, args: tuple[Any, ...], operands: Sequence[object]) -> 
 
 
 # ----------------------------------------------------------------------------------------- views
-def _view(cls: type[Any], mesh: Mesh, op: ViewOp, x: Any, rest: tuple[Any, ...]) -> Any:
+def _view(cls: type[Any], mesh: Mesh, op: ViewOp, x: Any, rest: tuple[object, ...]) -> Any:
     """A view of each rank's part where there is one, else a window on all of them (SHD-6)."""
     placement, (meta, start) = x.placement, op.result((x, *rest))
     if op is AS_STRIDED:
@@ -249,7 +249,7 @@ def _write(cls: type[Any], mesh: Mesh, op: InplaceOp, args: tuple[Any, ...]) -> 
     return target
 
 
-def _filled(mesh: Mesh, op: InplaceOp, target: Any, value: Any) -> None:
+def _filled(mesh: Mesh, op: InplaceOp, target: Any, value: object) -> None:
     """Of what it writes no element is read; places may be written twice."""
     held = target.placement
     if isinstance(held, PlacedView):
@@ -257,7 +257,7 @@ def _filled(mesh: Mesh, op: InplaceOp, target: Any, value: Any) -> None:
         written_through(mesh, target.parts, held, fill, target.parts)
         return
 
-    def on(rank: int) -> Any:
+    def on(rank: int) -> object:
         of_sum = isinstance(held, Partial)
         nothing = neutral(target.dtype, held.reduce_op, rank) if of_sum else None
         return dispatch(op, (target.parts[rank], value if nothing is None else nothing))

@@ -7,17 +7,19 @@ parts alone. Rules: SHD-1. Spec: `specs/sharding.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 import attrs
 
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import SubclassError, noted
 
-Parts = Sequence[Any]
+ResultT = TypeVar("ResultT")
+Parts = Sequence[Tensor]
 """What each rank holds of a tensor, by rank."""
 
 
-def _is_count(mesh: Mesh, attribute: Any, value: Any) -> None:
+def _is_count(mesh: Mesh, attribute: attrs.Attribute, value: int) -> None:
     if type(value) is not int or value < 1:
         raise noted(
             SubclassError(f"Mesh: size is {value!r}, expected a number of ranks, at least 1"),
@@ -41,7 +43,7 @@ class Mesh:
         """The ranks, from 0."""
         return range(self.size)
 
-    def each(self, function: Callable[[int], object], held: Sequence[Parts]) -> list[Any]:
+    def each(self, function: Callable[[int], ResultT], held: Sequence[Parts]) -> list[ResultT]:
         """What the function gives for every rank, of whose parts in `held` it may read its own."""
         return [function(rank) for rank in self.ranks]
 

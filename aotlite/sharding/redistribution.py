@@ -7,9 +7,9 @@ memory. Rules: SHD-4, SHD-5, SHD-6. Spec: `specs/sharding.md`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from aotlite.eager.autograd.nodes.op_nodes import laid_out
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.factories import arange
 from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, leaves_of, unflatten
 from aotlite.ir.dtypes import DType
@@ -48,7 +48,7 @@ def _collective(name: str, parts: Parts, *args: object) -> Parts:
     return waited(name, parts, *args)
 
 
-def cut(whole: Any, dim: int, rank: int, ranks: int) -> Any:
+def cut(whole: Tensor, dim: int, rank: int, ranks: int) -> Tensor:
     """The part of a rank, in memory of its own."""
     size = whole.shape[dim] // ranks
     start = rank * size
@@ -59,7 +59,7 @@ def cut(whole: Any, dim: int, rank: int, ranks: int) -> Any:
         return whole._do("index_select", dim, places)
 
 
-def owned(tensor: Any) -> Any:
+def owned(tensor: Tensor) -> Tensor:
     """A copy that shares no memory with the tensor, also where copies of its class share a part."""
     made = tensor.clone()
     if is_wrapper(made):
@@ -70,13 +70,13 @@ def owned(tensor: Any) -> Any:
     return made
 
 
-def share(whole: Any, op: str, rank: int) -> Any:
+def share(whole: Tensor, op: str, rank: int) -> Tensor:
     """What a rank holds of a value that is to be the reduction of all: rank 0 the value."""
     nothing = neutral(whole.dtype, op, rank)
     return owned(whole) if nothing is None else whole._do("fill", nothing)
 
 
-def neutral(dtype: DType, op: str, rank: int) -> Any:
+def neutral(dtype: DType, op: str, rank: int) -> complex | None:
     """The number that a rank holds beside rank 0's value; None where it holds the value too."""
     if rank == 0 or op in ("avg", "max", "min"):
         return None
@@ -110,7 +110,7 @@ def _whole(mesh: Mesh, parts: Parts, window: PlacedView) -> Parts:
     return mesh.each(lambda rank: laid_out(whole[rank], window.base), [whole])
 
 
-def _seen(window: PlacedView, whole: Any) -> Any:
+def _seen(window: PlacedView, whole: Tensor) -> Tensor:
     """The views, of a tensor that is what they are of."""
     for name, args in window.chain:
         whole = whole._run(name, *args)
@@ -126,13 +126,13 @@ def written_through(
     mesh: Mesh,
     parts: Parts,
     window: PlacedView,
-    write: Callable[[object, int], object],
+    write: Callable[[Tensor, int], object],
     value: Parts,
 ) -> None:
     """Writes what a window on the parts shows: `write(view, rank)`, of which `value` is read."""
     whole = _whole(mesh, parts, window)
 
-    def written(rank: int) -> Any:
+    def written(rank: int) -> Tensor:
         write(_seen(window, whole[rank]), rank)
         return whole[rank]
 

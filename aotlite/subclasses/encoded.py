@@ -80,7 +80,7 @@ class EncodedTensor(Tensor):
         """The number of a tensor of one element."""
         return self.decode().item()
 
-    def tolist(self) -> Any:
+    def tolist(self) -> object:
         """The numbers as nested lists."""
         return self.decode().tolist()
 

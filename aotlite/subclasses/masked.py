@@ -63,11 +63,11 @@ class MaskedTensor(Tensor):
     ) -> MaskedTensor:
         return cls(inner["data"], inner["mask"])
 
-    def filled(self, value: Any) -> Tensor:
+    def filled(self, value: float) -> Tensor:
         """A dense tensor with a number in place of masked elements; differentiable."""
         return _kept(self).filled(value)
 
-    def tolist(self) -> Any:
+    def tolist(self) -> object:
         """The elements as nested lists, None for masked ones."""
         return listed(self.data.tolist(), self.mask.tolist())
 

@@ -125,7 +125,7 @@ def _guarded(x: Tensor, mask: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------ reductions
-def _any(mask: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def _any(mask: Tensor, dim: object = None, keepdim: bool = False) -> Tensor:
     return ops.any(mask, (dim,) if isinstance(dim, int) else dim, keepdim)
 
 

@@ -5,7 +5,7 @@ They must keep groups of four whole, and along one dimension.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.ir.geometry import sizes
@@ -35,7 +35,7 @@ def _same(x: Any, rest: Any, shape: Ints) -> Parts:
     return rest, rest, x.sparse_dim
 
 
-def _turned(order: Any) -> Any:
+def _turned(order: Callable[..., Sequence[int]]) -> Any:
     def parts(x: Any, rest: Any, shape: Ints) -> Parts:
         dims = [d % x.dim() for d in order(x.dim(), *rest)]
         return rest, rest, dims.index(x.sparse_dim)

@@ -5,7 +5,7 @@ It stands for the pair: a program on it must do the same as on the first and on 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
@@ -60,7 +60,11 @@ class TwoTensor(Tensor):
 
     @classmethod
     def __tensor_dispatch__(
-        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        cls,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         if not all(issubclass(kind, TwoTensor) for kind in types):
             return NotImplemented

@@ -283,7 +283,7 @@ def _side(value: object, side: str) -> object:
     return getattr(value, side) if isinstance(value, Pair) else value
 
 
-def _cotangent(library: Engine, result: Any, place: int) -> object:
+def _cotangent(library: Engine, result: Any, place: int) -> Any:
     dtype = str(result.dtype).rpartition(".")[2]
     values = numbers(result.numel(), 11 + place, dtype)
     return library.make(values, tuple(result.shape), dtype, grad=False)

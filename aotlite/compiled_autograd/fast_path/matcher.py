@@ -19,6 +19,7 @@ from aotlite.compiled_autograd.fast_path.saved import kept_of
 from aotlite.compiled_autograd.fast_path.topology import way_of
 from aotlite.compiled_autograd.structure import TapeStructure
 from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tape.node import TapeNode
 
 MISS = object()
 """The result of a matcher for a tape of another structure."""
@@ -63,7 +64,7 @@ class Matcher:
         return self.whole.run(roots, reached, values, retain=retain)
 
 
-def look_again(nodes: Sequence[Any], look: TapeStructure) -> TapeStructure:
+def look_again(nodes: Sequence[TapeNode], look: TapeStructure) -> TapeStructure:
     """The structure of other nodes that were matched with it."""
     number = {node: k for k, node in enumerate(nodes)}
     return TapeStructure(list(nodes), number, list(look.forms), look.key)

@@ -107,7 +107,7 @@ class Way:
         grad = roots[0][1]
         return grad.meta is self.meta and (not self.is_typed or is_plain(grad))
 
-    def _nodes(self, edges: list[Any]) -> list[TapeNode] | None:
+    def _nodes(self, edges: list[Edge]) -> list[TapeNode] | None:
         """The inner nodes. Their sequence numbers fall, so no two are the same."""
         nodes: list[TapeNode] = []
         for place, call in self.inner:
@@ -122,7 +122,7 @@ class Way:
                 return None
         return nodes
 
-    def _leaves(self, edges: list[Any]) -> list[Any] | None:
+    def _leaves(self, edges: list[Edge]) -> list[Any] | None:
         """The leaves, each of another node; None for one that is dead."""
         leaves, nodes = [], []
         typed = self.is_typed
@@ -148,7 +148,7 @@ class Way:
             nodes.append(node)
         return leaves if len(set(nodes)) == len(nodes) else None
 
-    def _ends_at(self, sinks: Sequence[Edge | None] | None, edges: list[Any]) -> bool:
+    def _ends_at(self, sinks: Sequence[Edge | None] | None, edges: list[Edge | None]) -> bool:
         if sinks is None or self.sinks is None:
             return sinks is self.sinks
         for sink, known in zip(sinks, self.sinks, strict=True):

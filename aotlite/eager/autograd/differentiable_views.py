@@ -16,7 +16,6 @@ TEN-3, TEN-15..TEN-21, TEN-24. Spec: `specs/autograd.md`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from aotlite.eager.autograd.as_strided_chain import window_on
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad, new_accumulator
@@ -260,7 +259,9 @@ def dead_end(step: ViewStep) -> Edge:
     return new_node(call, (), ()), step.index
 
 
-def edges_of(vjp: Vjp, args: tuple[object, ...]) -> tuple[tuple[int, ...], tuple[Any, ...]] | None:
+def edges_of(
+    vjp: Vjp, args: tuple[object, ...]
+) -> tuple[tuple[int, ...], tuple[Edge | None, ...]] | None:
     """(positions, edges) of the operands that require grad, those in lists too.
 
     None if no operand requires grad; empty tuples if only operands do whose gradient goes nowhere

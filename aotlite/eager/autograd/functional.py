@@ -98,7 +98,7 @@ def grad(
     return tuple(found)
 
 
-def _formed(inputs: Any, found: Sequence[Tensor | None]) -> list[Tensor | None]:
+def _formed(inputs: object, found: Sequence[Tensor | None]) -> list[Tensor | None]:
     """The gradients, each in the gradient form of its input (SHD-15).
     Those of views may not have it yet; that of a leaf has it, unless a hook replaced it.
     """
@@ -137,7 +137,7 @@ def _targets(inputs: object) -> list[Edge | None]:
     return edges
 
 
-def _sinks(inputs: Any, name: str = "grad") -> list[Edge | None]:
+def _sinks(inputs: object, name: str = "grad") -> list[Edge | None]:
     targets = _listed(f"{name}: an input", inputs)
     sinks = [_edge(each) for each in targets]
     for i, (tensor, sink) in enumerate(zip(targets, sinks, strict=True)):

@@ -52,7 +52,7 @@ class Storage:
     )
 
     def __init__(
-        self, buffer: ArrayBuffer | None, *, writable: bool = True, capture: Any = None
+        self, buffer: ArrayBuffer | None, *, writable: bool = True, capture: object = None
     ) -> None:
         self.buffer: Any = buffer
         self.version: int = 0 if STATE.grad_mode is not None else NO_COUNT

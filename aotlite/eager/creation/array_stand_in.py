@@ -66,11 +66,11 @@ class ArrayStandIn:
         self._check(name)
         return self._wrapped(getattr(tensor, name))
 
-    def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         self._check(call_form(name, args, kwargs))
         return self._wrapped(getattr(self._tensor, name)(*args, **kwargs))
 
-    def _wrapped(self, result: Any) -> Any:
+    def _wrapped(self, result: Any) -> object:
         """The stand-in for a tensor's result: an array for a view, a scalar for another 0-d one."""
         if isinstance(result, Tensor):
             if result is self._tensor:
@@ -142,30 +142,30 @@ class ArrayStandIn:
         getattr(self._tensor, name)(value)
         return self
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> object:
         return self._unary("+a", "__pos__")
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> object:
         return self._unary("-a", "__neg__")
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> object:
         return self._unary("abs(a)", "__abs__")
 
-    def __invert__(self) -> Any:
+    def __invert__(self) -> object:
         return self._unary("~a", "__invert__")
 
     def _unary(self, form: str, name: str) -> object:
         self._check(form)
         return self._wrapped(getattr(self._tensor, name)())
 
-    def __divmod__(self, other: object) -> Any:
+    def __divmod__(self, other: object) -> object:
         self._refuse("divmod", "NumPy gives a tuple, and a tensor has no divmod")
 
     __rdivmod__ = __divmod__
     __hash__ = None  # type: ignore[assignment]
 
     # --- items
-    def __getitem__(self, index: object) -> Any:
+    def __getitem__(self, index: object) -> object:
         """The item; for a single element, without `...`, a scalar and no view, as in NumPy."""
         index = self._bare(index)
         form = index_form(index)
@@ -199,7 +199,7 @@ class ArrayStandIn:
             raise TypeError("len() of unsized object")
         return len(self._tensor)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         if not self._tensor.meta.shape:
             raise TypeError("iteration over a 0-d array")
         return iter([self[place] for place in range(len(self))])
@@ -227,13 +227,17 @@ class ArrayStandIn:
     def __index__(self) -> int:
         self._refuse_value("index")
 
-    def __array__(self, dtype: object = None, copy: object = None) -> Any:
+    def __array__(self, dtype: object = None, copy: object = None) -> object:
         self._refuse_value("a NumPy function")
 
-    def __array_function__(self, func: object, types: object, args: object, kwargs: object) -> Any:
+    def __array_function__(
+        self, func: object, types: object, args: object, kwargs: object
+    ) -> object:
         self._refuse_function(func)
 
-    def __array_ufunc__(self, ufunc: object, method: str, *inputs: object, **kwargs: object) -> Any:
+    def __array_ufunc__(
+        self, ufunc: object, method: str, *inputs: object, **kwargs: object
+    ) -> object:
         """NumPy calls this for an operator of one of its scalars or arrays with a stand-in."""
         made = _UFUNCS.get(ufunc) if method == "__call__" and not kwargs else None
         if made is None or any(isinstance(each, Tensor) for each in inputs):
@@ -255,10 +259,10 @@ class ArrayStandIn:
     def __setattr__(self, name: str, value: object) -> None:
         self._refuse(f"a.{name} = v", "NumPy changes the array in place, and a tensor refuses it")
 
-    def __copy__(self) -> Any:
+    def __copy__(self) -> object:
         self._refuse("copy", "NumPy gives an array of its own, and a tensor shares memory")
 
-    def __deepcopy__(self, memo: object) -> Any:
+    def __deepcopy__(self, memo: object) -> object:
         self._refuse("deepcopy", "NumPy gives an array of its own, and a tensor a leaf")
 
     def __reduce_ex__(self, protocol: object) -> Any:
@@ -273,7 +277,7 @@ class _Method:
     def __init__(self, of: ArrayStandIn, name: str) -> None:
         self._of, self._name = of, name
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> object:
         return self._of._call(self._name, args, kwargs)
 
 

@@ -46,7 +46,7 @@ def function(name: str) -> Callable[..., Any] | None:
         return None
     compute = _compute(name)
 
-    def call(*args: object, out: object = None, **kwargs: object) -> Any:
+    def call(*args: object, out: object = None, **kwargs: object) -> object:
         if out is None:
             return compute(*args, **kwargs)
         return into(name, compute, args, kwargs, out)
@@ -70,7 +70,7 @@ def _compute(name: str) -> Callable[..., object]:
     made, op = COMPOSITES.get(name), OPS.get(name)
     named = None if op is None else results_of(op.schema)
 
-    def bare(*args: object, **kwargs: object) -> Any:
+    def bare(*args: object, **kwargs: object) -> object:
         result = dispatch(op, op.bind(args, kwargs))  # type: ignore[arg-type, union-attr]
         if type(result) is tuple and not result:
             return None  # of an effect without results
@@ -79,7 +79,7 @@ def _compute(name: str) -> Callable[..., object]:
     if made is None and op is not None and op.schema.parameters[0].name != "self":
         return bare  # no tensor has it as a method
 
-    def compute(*args: object, **kwargs: object) -> Any:
+    def compute(*args: object, **kwargs: object) -> object:
         for word in ("self", "input") if not args else ():
             if isinstance(kwargs.get(word), Operand):
                 args = (kwargs.pop(word),)
@@ -96,7 +96,11 @@ def _compute(name: str) -> Callable[..., object]:
 
 # -------------------------------------------------------------------------------------------- out
 def into(
-    name: str, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, out: object
+    name: str,
+    compute: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    out: object,
 ) -> Any:
     """Writes the function's results to `out`, a tensor or a tuple of them, and returns `out`."""
     targets = out if isinstance(out, (tuple, list)) else (out,)

@@ -6,6 +6,7 @@ Rules: TEN-7..TEN-10, TEN-15..TEN-24. Spec: `specs/autograd.md`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.eager.autograd.differentiable_views import link_view, node_of_parts, root_of
@@ -175,7 +176,7 @@ def _multi_view(
     source: Tensor = args[0]
     parts = op.parts(args)
     windows = [view.result((source, *rest)) for view, rest in parts]
-    values: Any = [None] * len(parts)
+    values: Sequence[object] = [None] * len(parts)
     if recorder is not None:
         values = recorder.record(op, args, tuple([meta for meta, _ in windows]))
     outs = []
@@ -283,7 +284,7 @@ def _result_of(op: ResultOp, args: tuple[Any, ...], recorder: Recorder | None) -
     return args[0][args[1]]
 
 
-_HANDLERS: dict[type, Any] = {
+_HANDLERS: dict[type, Callable[..., object]] = {
     PureOp: run_pure,
     ViewOp: _view,
     MultiViewOp: _multi_view,

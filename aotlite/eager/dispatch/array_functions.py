@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.arrays import Array
+from aotlite.ir.arrays import Array, ArrayBackend
 from aotlite.ir.dtypes import DType, bool_, int64
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, DataOp, PureOp
@@ -27,7 +27,9 @@ from aotlite.ir.ops.declare import common_dtype, is_plain_call
 from aotlite.ir.ops.precision import number_in
 
 
-def function_of(op: PureOp, key: tuple[object, ...], meta: TensorMeta) -> tuple[Any, int | None]:
+def function_of(
+    op: PureOp, key: tuple[object, ...], meta: TensorMeta
+) -> tuple[Callable[..., Array] | None, int | None]:
     """(the array library's function that equals the kernel for this key, how many arguments it
     takes); (None, None) if the kernel does more.
     """
@@ -74,13 +76,13 @@ def _holding(function: Callable[..., Array], dtype: DType) -> Callable[..., Arra
     return call
 
 
-def run_kernel(op: PureOp | DataOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> Any:
+def run_kernel(op: PureOp | DataOp, args: tuple[Any, ...], meta: Any, arrays: ArrayBackend) -> Any:
     return arrays.quiet(op.kernel, arrays, meta, *operands_of(args))
 
 
-def operands_of(args: tuple[object, ...]) -> list[Any]:
+def operands_of(args: tuple[object, ...]) -> list[object]:
     """The arguments, with tensors replaced by their arrays."""
-    operands: list[Any] = []
+    operands: list[object] = []
     for a in args:
         if isinstance(a, Tensor):
             operands.append(array_of(a))
@@ -91,6 +93,6 @@ def operands_of(args: tuple[object, ...]) -> list[Any]:
     return operands
 
 
-def array_of(tensor: Tensor) -> Any:
+def array_of(tensor: Tensor) -> Array:
     array = tensor._array
     return tensor._data if array is None else array

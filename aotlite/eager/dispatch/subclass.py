@@ -13,6 +13,7 @@ Rules: SUB-7, SUB-10, SUB-17, SUB-20, SUB-23. Spec: `specs/subclasses.md`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aotlite.eager.autograd.differentiable_views import link_view
@@ -360,7 +361,7 @@ def _geometry(
     raise refuse_form(op.name, args[0], f"Take the view: {op.view.name}")
 
 
-_HANDLERS: dict[type, Any] = {
+_HANDLERS: dict[type, Callable[..., object]] = {
     PureOp: _pure,
     EffectOp: _pure,
     DataOp: _data,

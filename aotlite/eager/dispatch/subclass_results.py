@@ -53,7 +53,7 @@ def wrong(op: Op, cls: type[Tensor], found: object, expected: str) -> Exception:
     )
 
 
-def new_result(op: Op, out: Any, cls: type[Any], meta: Any, args: tuple[Any, ...]) -> Tensor:
+def new_result(op: Op, out: Any, cls: type[Tensor], meta: Any, args: tuple[Any, ...]) -> Tensor:
     """The result with the op's geometry, as a new object: an operand is refused, and a part of one
     gets an alias."""
     out = checked(op, out, cls, meta)

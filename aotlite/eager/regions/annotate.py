@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
@@ -48,7 +47,7 @@ def _copied(tags: Mapping[str, object]) -> dict[str, object]:
     for name, value in tags.items():
         if type(name) is not str:
             raise ArgumentError(f"annotate: a tag is named {name!r}, expected a str")
-        memo: dict[int, Any] = {}
+        memo: dict[int, object] = {}
         try:
             found[name] = copy.deepcopy(value, memo)
         except Exception as error:

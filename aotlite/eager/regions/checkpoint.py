@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 import attrs
@@ -37,14 +37,16 @@ _CHANGED = (
     "time. Pass what changes as an argument, and give it as it was. (CKP-4)"
 )
 
+ResultT = TypeVar("ResultT")
+
 
 def checkpoint(
-    function: Callable[..., object],
+    function: Callable[..., ResultT],
     *args: object,
     use_reentrant: bool = False,
     preserve_rng_state: bool = True,
     **kwargs: object,
-) -> Any:
+) -> ResultT:
     """`function(*args, **kwargs)`, whose intermediate values are recomputed in the backward.
 
     Only its tensor arguments are kept. The function runs twice, so it should have no side effects.

@@ -100,7 +100,9 @@ DEEP = 30
 """The depth of nested ops on wrappers from which `check_end` looks for infinite recursion."""
 
 
-def check_end(op: Any, operands: Sequence[Tensor], kinds: Sequence[type[Any]], depth: int) -> None:
+def check_end(
+    op: Any, operands: Sequence[Tensor], kinds: Sequence[type[Tensor]], depth: int
+) -> None:
     """Raises ProtocolError for infinite recursion of ops on wrappers (SUB-9, SUB-10).
 
     If a class runs ops on the parts of its wrappers, the nesting of operands decreases.

@@ -26,7 +26,7 @@ def reduce_ex(tensor: Tensor, protocol: Any) -> Any:
     return make, args, (own, slots), *rest
 
 
-def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+def deepcopy(tensor: Tensor, memo: dict[int, object]) -> Tensor:
     """A tensor on a copy of the memory; a leaf if this is one. Raises AutogradError for others."""
     if not tensor.is_leaf:
         raise AutogradError("deepcopy: the tensor is not a leaf, expected a leaf; use detach()")
@@ -55,7 +55,7 @@ def _reduced(wrapper: Tensor, own: dict[str, object] | None, slots: dict[str, ob
     return unflatten, how, (others, slots)
 
 
-def _deeply_copied(wrapper: Tensor, memo: dict[int, object]) -> Any:
+def _deeply_copied(wrapper: Tensor, memo: dict[int, object]) -> Tensor:
     """A wrapper of deep copies of the parts, on the copy of its storage."""
     names, spec = flatten(wrapper)
     inner = {name: copy.deepcopy(getattr(wrapper, name), memo) for name in names}

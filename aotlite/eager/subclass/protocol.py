@@ -14,7 +14,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from keyword import iskeyword
 from operator import is_
-from typing import Any
+from typing import Any, TypeVar
 
 from aotlite.eager.base.modes import STATE, Modes
 from aotlite.eager.base.new_tensors import tensor_on
@@ -27,6 +27,7 @@ from aotlite.ir.errors import ProtocolError, SubclassError, UnsupportedError, no
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op.operand import Operand
 
+WrapperT = TypeVar("WrapperT", bound=Tensor)
 Flat = tuple[tuple[str, ...], Any]
 """(names of the attributes that hold inner tensors, spec: all other state of an instance)."""
 
@@ -56,14 +57,14 @@ class WrapperStorage(Storage):
 
 
 def make_wrapper_subclass(
-    cls: type[Any],
+    cls: type[WrapperT],
     size: Sequence[int],
     strides: Sequence[int] | None = None,
     *,
     dtype: DType = float32,
     device: Device = CPU,
     requires_grad: bool = False,
-) -> Any:
+) -> WrapperT:
     """An instance of a wrapper class, for its `__new__`: with outer geometry and no memory.
 
     `size` and `strides` are in elements; contiguous where no strides are given. Raises
@@ -88,7 +89,7 @@ _KNOWN: set[type[Tensor]] = set()
 """Wrapper classes that passed the checks."""
 
 
-def _check_class(cls: Any) -> None:
+def _check_class(cls: object) -> None:
     if not (isinstance(cls, type) and issubclass(cls, Tensor)) or not is_wrapper_class(cls):
         raise noted(
             SubclassError(
@@ -238,7 +239,7 @@ def memory_of(part: Tensor) -> Storage:
 def unflatten(
     cls: type[Any],
     inner: Mapping[str, Tensor],
-    spec: Any,
+    spec: object,
     outer_size: Sequence[int],
     outer_stride: Sequence[int],
 ) -> Any:
@@ -309,7 +310,7 @@ def same_spec(found: Any, expected: Any) -> bool:
     return bool(found == expected)
 
 
-def alias_of(wrapper: Tensor) -> Any:
+def alias_of(wrapper: WrapperT) -> WrapperT:
     """Another wrapper of the same parts, on the same storage, without history (TEN-4)."""
     names, spec = flatten(wrapper)
     inner = {name: getattr(wrapper, name) for name in names}
@@ -320,7 +321,7 @@ def alias_of(wrapper: Tensor) -> Any:
     return alias
 
 
-def filled(wrapper: Tensor, value: object, dtype: DType) -> Any:
+def filled(wrapper: Tensor, value: object, dtype: DType) -> Tensor:
     """A contiguous wrapper of the same class and size, filled with a number."""
     before = STATE.grad_mode
     STATE.grad_mode = None if before is None else False
@@ -347,7 +348,7 @@ def coerced(tensor: Tensor, gradient: Tensor) -> Tensor:
     return gradient if coerce is None else coerce(gradient)
 
 
-GradientForm = Callable[[Any], Any]
+GradientForm = Callable[[Tensor], Tensor]
 """Converts a gradient to the form of a tensor's gradients."""
 
 
@@ -361,7 +362,7 @@ def gradient_form(tensor: Tensor) -> GradientForm | None:
     return None if method is None else method()
 
 
-def whole(gradient: Any) -> Any:
+def whole(gradient: Tensor) -> Tensor:
     """A gradient of a dense tensor, made dense if its class can be."""
     if gradient.__tensor_gradient_form__ is None:
         return gradient

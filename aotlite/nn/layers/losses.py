@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.ops.losses import classes, elementwise
 from aotlite.nn.module import Module
@@ -30,14 +28,14 @@ class _Weighted(_Loss):
 class MSELoss(_Loss):
     """The squared difference."""
 
-    def forward(self, input: Tensor, target: Tensor) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return elementwise.mse_loss(input, target, reduction=self.reduction)
 
 
 class L1Loss(_Loss):
     """The absolute difference."""
 
-    def forward(self, input: Tensor, target: Tensor) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return elementwise.l1_loss(input, target, reduction=self.reduction)
 
 
@@ -48,7 +46,7 @@ class SmoothL1Loss(_Loss):
         super().__init__(reduction=reduction)
         self.beta = beta
 
-    def forward(self, input: Tensor, target: Tensor) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return elementwise.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
 
@@ -59,14 +57,14 @@ class HuberLoss(_Loss):
         super().__init__(reduction=reduction)
         self.delta = delta
 
-    def forward(self, input: Tensor, target: Tensor) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return elementwise.huber_loss(input, target, self.reduction, self.delta)
 
 
 class BCELoss(_Weighted):
     """The binary cross entropy of probabilities."""
 
-    def forward(self, input: Tensor, target: Tensor) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return elementwise.binary_cross_entropy(
             input, target, self.weight, reduction=self.reduction
         )
@@ -87,7 +85,7 @@ class BCEWithLogitsLoss(_Weighted):
         super().__init__(weight, reduction=reduction)
         self.pos_weight = None if pos_weight is None else Buffer(pos_weight)
 
-    def forward(self, input: Tensor, target: Tensor) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return elementwise.binary_cross_entropy_with_logits(
             input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
         )
@@ -100,7 +98,7 @@ class KLDivLoss(_Loss):
         super().__init__(reduction=reduction)
         self.log_target = log_target
 
-    def forward(self, input: Tensor, target: Tensor) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return elementwise.kl_div(
             input, target, reduction=self.reduction, log_target=self.log_target
         )
@@ -115,7 +113,7 @@ class NLLLoss(_Weighted):
         super().__init__(weight, reduction=reduction)
         self.ignore_index = ignore_index
 
-    def forward(self, input: Tensor, target: Tensor) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return classes.nll_loss(
             input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction
         )
@@ -136,7 +134,7 @@ class CrossEntropyLoss(_Weighted):
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
 
-    def forward(self, input: Tensor, target: Tensor) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return classes.cross_entropy(
             input,
             target,

@@ -23,6 +23,7 @@ from typing import Any
 import attrs
 
 from aotlite.testing.engines import Engine, engine
+from aotlite.testing.engines.base import EngineTensor
 from aotlite.testing.engines.interpreter import body_of, setup_of
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Call, Step
@@ -108,7 +109,7 @@ class WatchedMemory:
 class WatchedTensor:
     """The record of one tensor in an eager run."""
 
-    tensor: Any
+    tensor: EngineTensor
     memory: WatchedMemory
     is_argument: bool = False
     is_root: bool = False
@@ -177,7 +178,7 @@ class Watcher:
         tracked: bool = getattr(value, "requires_grad", False)
         return tracked
 
-    def _made(self, part: object, source: WatchedTensor | None, op: str) -> None:
+    def _made(self, part: Any, source: WatchedTensor | None, op: str) -> None:
         storage = self.library.storage_of(part)
         if source is None or storage != self.library.storage_of(source.tensor):
             memory = self._memory({"made inside"}, is_given=False)
@@ -233,7 +234,7 @@ def _outputs(
 
 
 # -------------------------------------------------------------------------------- the arguments
-def relations_of(library: Engine, family: list[object], count: int) -> set[str]:
+def relations_of(library: Engine, family: list[EngineTensor], count: int) -> set[str]:
     """The relations of the arguments on one memory; `count` is the number of all arguments."""
     found = {"expanded"} if any(map(_overlaps_itself, family)) else set()
     for a, b in combinations(family, 2):
@@ -243,7 +244,7 @@ def relations_of(library: Engine, family: list[object], count: int) -> set[str]:
     return found
 
 
-def _relation(library: Engine, a: Any, b: Any) -> str:
+def _relation(library: Engine, a: EngineTensor, b: EngineTensor) -> str:
     if a is b:
         return "same object"
     if a.dtype != b.dtype:
@@ -260,7 +261,7 @@ def _relation(library: Engine, a: Any, b: Any) -> str:
     return "disjoint siblings"
 
 
-def addresses(tensor: Any) -> list[int]:
+def addresses(tensor: EngineTensor) -> list[int]:
     """The offset of each element in the storage."""
     found = [tensor.storage_offset()]
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
@@ -268,6 +269,6 @@ def addresses(tensor: Any) -> list[int]:
     return found
 
 
-def _overlaps_itself(tensor: object) -> bool:
+def _overlaps_itself(tensor: EngineTensor) -> bool:
     found = addresses(tensor)
     return len(set(found)) < len(found)

@@ -7,12 +7,37 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 from aotlite.ir.errors import ArgumentError
 from aotlite.testing.programs.numbers import numbers
+
+
+class EngineTensor(Protocol):
+    """A tensor of any engine: it has PyTorch's methods, of which these return no tensor."""
+
+    @property
+    def shape(self) -> Sequence[int]: ...
+    @property
+    def dtype(self) -> Any: ...
+    @property
+    def requires_grad(self) -> bool: ...
+    @property
+    def is_leaf(self) -> bool: ...
+    @property
+    def grad_fn(self) -> object: ...
+    @property
+    def grad(self) -> EngineTensor | None: ...
+    def dim(self) -> int: ...
+    def numel(self) -> int: ...
+    def stride(self) -> tuple[int, ...]: ...
+    def storage_offset(self) -> int: ...
+    def __getattr__(self, name: str, /) -> Callable[..., EngineTensor]: ...
+    def __getitem__(self, index: object, /) -> EngineTensor: ...
+    def __setitem__(self, index: object, value: object, /) -> None: ...
 
 
 class Engine(ABC):
@@ -24,11 +49,13 @@ class Engine(ABC):
     """The class of tensors, or a tuple of classes."""
 
     @abstractmethod
-    def make(self, values: list[object], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
+    def make(
+        self, values: list[object], shape: Sequence[int], dtype: str, *, grad: bool
+    ) -> EngineTensor:
         """A contiguous leaf on new memory, with these values in row-major order."""
 
     @abstractmethod
-    def full(self, shape: Sequence[int], number: Any, dtype: str) -> Any:
+    def full(self, shape: Sequence[int], number: float, dtype: str) -> EngineTensor:
         """A tensor of one number."""
 
     @abstractmethod
@@ -36,43 +63,45 @@ class Engine(ABC):
         """The library's dtype of a name like "float64"."""
 
     @abstractmethod
-    def function(self, name: str) -> Any:
+    def function(self, name: str) -> Callable[..., EngineTensor]:
         """A top-level function of the library."""
 
     @abstractmethod
-    def alias(self, tensor: object) -> Any:
+    def alias(self, tensor: EngineTensor) -> EngineTensor:
         """A view of the same geometry, with history."""
 
     @abstractmethod
-    def hidden_alias(self, tensor: object) -> Any:
+    def hidden_alias(self, tensor: EngineTensor) -> EngineTensor:
         """An alias without history and with its own version counter (TEN-5)."""
 
     @abstractmethod
-    def resize(self, tensor: object, shape: Sequence[int]) -> object:
+    def resize(self, tensor: EngineTensor, shape: Sequence[int]) -> EngineTensor:
         """`resize_`; new memory is zeros."""
 
     @abstractmethod
-    def no_grad(self) -> Any:
+    def no_grad(self) -> AbstractContextManager[object]:
         """The context manager."""
 
     @abstractmethod
-    def backward(self, tensors: list[Any], gradients: list[Any]) -> None:
+    def backward(
+        self, tensors: Sequence[EngineTensor], gradients: Sequence[EngineTensor | None]
+    ) -> None:
         """Adds to the `.grad` of leaves."""
 
     @abstractmethod
-    def storage_of(self, tensor: object) -> int:
+    def storage_of(self, tensor: EngineTensor) -> int:
         """Returns a number for the tensor's memory, equal for all views, hidden aliases too."""
 
     @abstractmethod
-    def version_of(self, tensor: object) -> int:
+    def version_of(self, tensor: EngineTensor) -> int:
         """The count of writes (TEN-10)."""
 
     @abstractmethod
-    def base_of(self, tensor: object) -> Any:
+    def base_of(self, tensor: EngineTensor) -> EngineTensor | None:
         """The base of a view, or None (TEN-3)."""
 
     @abstractmethod
-    def bytes_of(self, tensor: object) -> bytes:
+    def bytes_of(self, tensor: EngineTensor) -> bytes:
         """The elements in the order of indices."""
 
     def call(self, op: str, args: Sequence[object]) -> Any:
@@ -82,7 +111,7 @@ class Engine(ABC):
             return special(self, *args)
         return getattr(args[0], op)(*args[1:])
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return engine, (self.name,)
 
 
@@ -126,7 +155,7 @@ def _make(engine: Engine, seed: int, shape: Sequence[int], dtype: str, grad: boo
     return engine.make(numbers(prod(shape), seed, dtype), shape, dtype, grad=grad)
 
 
-def _setitem(_: Engine, tensor: Any, index: Sequence[Any], value: Any) -> object:
+def _setitem(_: Engine, tensor: EngineTensor, index: Sequence[object], value: object) -> object:
     tensor[index_of(index)] = value
     return tensor
 

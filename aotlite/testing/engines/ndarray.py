@@ -8,7 +8,7 @@ memory, memory that grows, and version counters.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from math import prod
 from types import CodeType
@@ -17,7 +17,7 @@ from warnings import catch_warnings
 
 import numpy as np
 
-from aotlite.testing.engines.base import Engine
+from aotlite.testing.engines.base import Engine, EngineTensor
 from aotlite.testing.programs.steps import Step, is_inplace
 from aotlite.testing.programs.vocabulary import GEOMETRY as MOVES
 from aotlite.testing.programs.vocabulary import MULTI, VIEWS
@@ -203,32 +203,34 @@ class NumPyEngine(Engine):
     name = "numpy"
     tensor_type = Array
 
-    def make(self, values: list[Any], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
+    def make(
+        self, values: list[object], shape: Sequence[int], dtype: str, *, grad: bool
+    ) -> EngineTensor:
         del grad
         return on_new_memory(np.array(values, self.dtype(dtype)).reshape(tuple(shape)).copy())
 
-    def full(self, shape: Sequence[int], number: Any, dtype: str) -> Any:
+    def full(self, shape: Sequence[int], number: float, dtype: str) -> EngineTensor:
         return on_new_memory(np.full(tuple(shape), number, self.dtype(dtype)))
 
-    def dtype(self, name: str) -> Any:
+    def dtype(self, name: str) -> np.dtype:
         return np.dtype(name)
 
-    def function(self, name: str) -> Any:
+    def function(self, name: str) -> Callable[..., EngineTensor]:
         return partial(run, name)
 
-    def alias(self, tensor: object) -> Any:
+    def alias(self, tensor: EngineTensor) -> EngineTensor:
         return run("alias", tensor)
 
-    def hidden_alias(self, tensor: object) -> Any:
+    def hidden_alias(self, tensor: EngineTensor) -> EngineTensor:
         return run("hidden_alias", tensor)
 
-    def resize(self, tensor: object, shape: Sequence[int]) -> object:
+    def resize(self, tensor: EngineTensor, shape: Sequence[int]) -> EngineTensor:
         return run("resize_", tensor, shape)
 
-    def no_grad(self) -> Any:
+    def no_grad(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def backward(self, tensors: list[Any], gradients: list[Any]) -> None:
+    def backward(self, tensors: Sequence[Any], gradients: Sequence[Any]) -> None:
         """Nothing: no array requires grad."""
 
     def storage_of(self, tensor: Any) -> int:
@@ -238,7 +240,7 @@ class NumPyEngine(Engine):
         writes: int = tensor.count.writes
         return writes
 
-    def base_of(self, tensor: Any) -> Any:
+    def base_of(self, tensor: Any) -> EngineTensor | None:
         return tensor.base
 
     def bytes_of(self, tensor: Any) -> bytes:

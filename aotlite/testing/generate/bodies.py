@@ -9,6 +9,7 @@ import attrs
 
 from aotlite.ir.errors import AutogradError
 from aotlite.testing.coverage.cells import WatchedMemory, WatchedTensor, Watcher
+from aotlite.testing.engines.base import EngineTensor
 from aotlite.testing.engines.interpreter import run_steps
 from aotlite.testing.generate.choices import LIBRARY as LIBRARY
 from aotlite.testing.generate.choices import STEPS as STEPS
@@ -51,7 +52,7 @@ class Draft:
         """The number of steps that may follow."""
         return self.limits.max_steps - len(self.steps)
 
-    def run(self, op: str, *args: Any, no_grad: bool = False) -> list[Any] | None:
+    def run(self, op: str, *args: Any, no_grad: bool = False) -> list[EngineTensor] | None:
         """Adds a step if it runs, and rarely if it raises; returns the tensors that it made."""
         library = self.limits.library
         if len(self.steps) >= self.limits.max_steps or self.has_raised:
@@ -91,7 +92,9 @@ class Draft:
             if (memory is None or memory is each.memory) and not (uncut and each.cut)
         ]
 
-    def pick(self, memory: WatchedMemory | None = None, *, uncut: bool = False) -> Any:
+    def pick(
+        self, memory: WatchedMemory | None = None, *, uncut: bool = False
+    ) -> EngineTensor | None:
         """One of these tensors, with preference for late ones."""
         found = self.objects(memory, uncut=uncut)
         if not found:
@@ -100,7 +103,7 @@ class Draft:
         return self.rng.choice(late).tensor
 
     # --- the views
-    def view(self, memory: WatchedMemory | None, op: str) -> list[Any]:
+    def view(self, memory: WatchedMemory | None, op: str) -> list[EngineTensor]:
         """Takes a view of a tensor on the memory; returns the views, or []."""
         for _ in range(4):
             source = self.pick(memory)
@@ -116,7 +119,7 @@ class Draft:
         views = [view for view in self.limits.views if view != "hidden_alias"]
         return self.rng.choice(views or self.limits.views)
 
-    def view_of(self, source: object, op: str) -> list[object]:
+    def view_of(self, source: EngineTensor, op: str) -> list[EngineTensor]:
         args = VIEW_ARGS[op](self.rng, source)
         if args is None:
             return []
@@ -151,7 +154,7 @@ class Draft:
                 return self._plain(target, any_kind, no_grad=True)
         return self._plain(target, kind)
 
-    def _apart(self, target: Any) -> object:
+    def _apart(self, target: EngineTensor) -> EngineTensor:
         """A view of the target without the dimensions that repeat its elements."""
         for dim, (size, stride) in enumerate(zip(target.shape, target.stride(), strict=True)):
             if size > 1 and not stride:
@@ -170,7 +173,7 @@ class Draft:
         any_kind = self.rng.choice(["pointwise", "pointwise", "copy", "fill", "setitem", "index"])
         return self._plain(self.rng.choice(wanted), any_kind, no_grad=self.chance(0.1))
 
-    def _plain(self, target: object, kind: str, *, no_grad: bool = False) -> bool:
+    def _plain(self, target: EngineTensor, kind: str, *, no_grad: bool = False) -> bool:
         match kind:
             case "pointwise":
                 made = self._pointwise(target, no_grad)
@@ -186,7 +189,7 @@ class Draft:
                 made = self._indexed(target, no_grad)
         return made is not None
 
-    def _pointwise(self, target: object, no_grad: bool) -> object:
+    def _pointwise(self, target: EngineTensor, no_grad: bool) -> object:
         op = self.rng.choice(DRAWN_WRITES)
         if op in ("neg_", "square_", "relu_"):
             return self.run(op, target, no_grad=no_grad)
@@ -195,7 +198,7 @@ class Draft:
             other = 2
         return self.run(op, target, other, no_grad=no_grad)
 
-    def _source(self, target: Any) -> object:
+    def _source(self, target: EngineTensor) -> EngineTensor:
         """A tensor that broadcasts to the target, with preference for its shape."""
         alike = [
             each.tensor
@@ -207,7 +210,7 @@ class Draft:
         made = self.run("sum", self.pick()) if self.chance(0.5) else None
         return made[0] if made else self.rng.choice(alike or [target])
 
-    def _setitem(self, target: Any, no_grad: bool) -> object:
+    def _setitem(self, target: EngineTensor, no_grad: bool) -> object:
         args = VIEW_ARGS["slice"](self.rng, target)
         index = args[0] if args else ["..."]
         if target.dim() and target.shape[0] and self.chance(0.4):
@@ -216,7 +219,7 @@ class Draft:
         value = self.rng.choice(scalars) if scalars and self.chance(0.3) else self.rng.randint(1, 5)
         return self.run("setitem", target, index, value, no_grad=no_grad)
 
-    def _indexed(self, target: Any, no_grad: bool) -> object:
+    def _indexed(self, target: EngineTensor, no_grad: bool) -> object:
         if self.room() < 2:
             return None
         if self.chance(0.4):
@@ -234,13 +237,13 @@ class Draft:
         value = self.run("full", [1] * target.dim(), 4, name_of(target.dtype))
         return value and self.run("index_put_", target, places, value[0], no_grad=no_grad)
 
-    def _geometry(self, target: Any) -> bool:
+    def _geometry(self, target: EngineTensor) -> bool:
         op = self.rng.choice(list(GEOMETRY_ARGS))
         args = GEOMETRY_ARGS[op](self.rng, target)
         under = target.requires_grad and _is_leaf(target) or self.chance(0.1)
         return args is not None and self.run(op, target, *args, no_grad=under) is not None
 
-    def _resize(self, target: Any) -> bool:
+    def _resize(self, target: EngineTensor) -> bool:
         if target.requires_grad:
             cut = self.view_of(target, "detach")
             if not cut:
@@ -248,7 +251,7 @@ class Draft:
             target = cut[0]
         return self.run("resize_", target, other_size(self.rng, target)) is not None
 
-    def _set(self, target: Any) -> bool:
+    def _set(self, target: EngineTensor) -> bool:
         if not _is_leaf(target):
             cut = self.view_of(target, "detach")
             if not cut:
@@ -259,7 +262,7 @@ class Draft:
         under = target.requires_grad or source.requires_grad or self.chance(0.2)
         return self.run("set_", target, source, no_grad=under) is not None
 
-    def _tracked(self, target: Any) -> bool:
+    def _tracked(self, target: EngineTensor) -> bool:
         found = [each.tensor for each in self.objects() if each.tensor.requires_grad]
         alike = [each for each in found if each.shape == target.shape]
         if alike and self.chance(0.7):
@@ -276,10 +279,12 @@ class Draft:
         return self.run(self.rng.choice(["add_", "mul_", "sub_"]), target, operand) is not None
 
     # --- new memory
-    def pure(self, source: Any = None) -> Any:
+    def pure(self, source: EngineTensor | None = None) -> EngineTensor | None:
         """A tensor on new memory."""
         source = self.pick() if source is None else source
         op = self.rng.choice(DRAWN_VALUES)
+        if source is None:
+            return None
         match op:
             case "mul" | "add":
                 alike = [o.tensor for o in self.objects() if o.tensor.shape == source.shape]
@@ -342,12 +347,12 @@ class Draft:
         """The simplest view op, for a result that has to be a view."""
         return "alias" if "alias" in self.limits.views else self.any_view()
 
-    def _uncut(self, memory: WatchedMemory, op: str) -> list[object]:
+    def _uncut(self, memory: WatchedMemory, op: str) -> list[EngineTensor]:
         source = self.pick(memory, uncut=True)
         return [] if source is None else self.view_of(source, op)[:2]
 
 
-def _is_leaf(tensor: Any) -> bool:
+def _is_leaf(tensor: EngineTensor) -> bool:
     """Whether it is a leaf; False if `is_leaf` raises, as for a part of a written base."""
     try:
         return bool(tensor.is_leaf)

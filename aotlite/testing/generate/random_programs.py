@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from aotlite.testing.coverage.cells import CELLS, Cell, WatchedMemory
+from aotlite.testing.engines.base import EngineTensor
 from aotlite.testing.generate.argument_aliases import HISTORIES, Slot, arguments
 from aotlite.testing.generate.bodies import Draft
 from aotlite.testing.generate.calls import OF_ONE, another_call, given_to, made_call, ordered
@@ -128,7 +129,7 @@ def _first_call(
 
 
 # --------------------------------------------------------------------------- steps and results
-def _body(draft: Draft, cell: Cell, focus: object) -> WatchedMemory | None:
+def _body(draft: Draft, cell: Cell, focus: EngineTensor | None) -> WatchedMemory | None:
     """Draws the steps; returns the memory of the target's view and write."""
     view, write, _, relation = cell
     rng = draft.rng

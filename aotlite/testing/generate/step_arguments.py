@@ -10,11 +10,12 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from aotlite.testing.engines.base import EngineTensor
 from aotlite.testing.generate.choices import Source
 from aotlite.testing.programs.vocabulary import GEOMETRY
 
 Args = list[Any] | None
-Arguments = Callable[[Source, Any], Args]
+Arguments = Callable[[Source, EngineTensor], Args]
 VIEW_ARGS: dict[str, Arguments] = {}
 
 
@@ -42,42 +43,42 @@ def _factors(rng: Source, count: int) -> list[int]:
 
 
 @_of("view", "reshape")
-def _view(rng: Source, x: Any) -> Args:
+def _view(rng: Source, x: EngineTensor) -> Args:
     return [_factors(rng, x.numel())]
 
 
 @_of("t")
-def _t(rng: Source, x: Any) -> Args:
+def _t(rng: Source, x: EngineTensor) -> Args:
     del rng
     return [] if x.dim() <= 2 else None
 
 
 @_of("transpose", "movedim")
-def _dims(rng: Source, x: Any) -> Args:
+def _dims(rng: Source, x: EngineTensor) -> Args:
     return [rng.randrange(-x.dim(), x.dim()), rng.randrange(x.dim())] if x.dim() else None
 
 
 @_of("permute")
-def _permute(rng: Source, x: Any) -> Args:
+def _permute(rng: Source, x: EngineTensor) -> Args:
     return [rng.sample(range(x.dim()), x.dim())]
 
 
 @_of("expand")
-def _expand(rng: Source, x: Any) -> Args:
+def _expand(rng: Source, x: EngineTensor) -> Args:
     shape = [rng.randint(2, 3) if size == 1 else size for size in x.shape]
     if rng.chance(0.3) and len(shape) < 3:
         shape = [2, *shape]
     return [shape]
 
 
-def _dim(rng: Source, x: Any) -> int | None:
+def _dim(rng: Source, x: EngineTensor) -> int | None:
     """A random dimension that is not empty."""
     found = [dim for dim, size in enumerate(x.shape) if size]
     return rng.choice(found) if found else None
 
 
 @_of("select")
-def _select(rng: Source, x: Any) -> Args:
+def _select(rng: Source, x: EngineTensor) -> Args:
     dim = _dim(rng, x)
     if dim is None:
         return None
@@ -86,7 +87,7 @@ def _select(rng: Source, x: Any) -> Args:
 
 
 @_of("narrow")
-def _narrow(rng: Source, x: Any) -> Args:
+def _narrow(rng: Source, x: EngineTensor) -> Args:
     dim = _dim(rng, x)
     if dim is None:
         return None
@@ -95,7 +96,7 @@ def _narrow(rng: Source, x: Any) -> Args:
 
 
 @_of("slice")
-def _getitem(rng: Source, x: Any) -> Args:
+def _getitem(rng: Source, x: EngineTensor) -> Args:
     if not x.dim():
         return None
     choices = ["1:", ":-1", ":", "0:1", "::2", ":2"]
@@ -108,17 +109,17 @@ def _getitem(rng: Source, x: Any) -> Args:
 
 
 @_of("squeeze")
-def _squeeze(rng: Source, x: Any) -> Args:
+def _squeeze(rng: Source, x: EngineTensor) -> Args:
     return [] if not x.dim() or not rng.chance(0.6) else [rng.randrange(x.dim())]
 
 
 @_of("unsqueeze")
-def _unsqueeze(rng: Source, x: Any) -> Args:
+def _unsqueeze(rng: Source, x: EngineTensor) -> Args:
     return [rng.randint(-x.dim() - 1, x.dim())] if x.dim() < 4 else None
 
 
 @_of("diagonal")
-def _diagonal(rng: Source, x: Any) -> Args:
+def _diagonal(rng: Source, x: EngineTensor) -> Args:
     if x.dim() < 2:
         return None
     first, second = rng.sample(range(x.dim()), 2)
@@ -126,7 +127,7 @@ def _diagonal(rng: Source, x: Any) -> Args:
 
 
 @_of("unfold")
-def _unfold(rng: Source, x: Any) -> Args:
+def _unfold(rng: Source, x: EngineTensor) -> Args:
     dim = _dim(rng, x)
     if dim is None:
         return None
@@ -134,7 +135,7 @@ def _unfold(rng: Source, x: Any) -> Args:
 
 
 @_of("unflatten")
-def _unflatten(rng: Source, x: Any) -> Args:
+def _unflatten(rng: Source, x: EngineTensor) -> Args:
     dim = _dim(rng, x)
     if dim is None:
         return None
@@ -143,12 +144,12 @@ def _unflatten(rng: Source, x: Any) -> Args:
 
 
 @_of("flatten")
-def _flatten(rng: Source, x: Any) -> Args:
+def _flatten(rng: Source, x: EngineTensor) -> Args:
     return [] if x.dim() < 2 or not rng.chance(0.4) else [rng.randrange(x.dim())]
 
 
 @_of("as_strided")
-def window(rng: Source, x: Any) -> Args:
+def window(rng: Source, x: EngineTensor) -> Args:
     """Returns sizes and strides for `as_strided` that stay within the tensor's span."""
     span = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
     if not x.numel():
@@ -166,7 +167,7 @@ def window(rng: Source, x: Any) -> Args:
 
 
 @_of("alias", "detach", "hidden_alias")
-def _nothing(rng: Source, x: object) -> Args:
+def _nothing(rng: Source, x: EngineTensor) -> Args:
     del rng, x
     return []
 
@@ -177,7 +178,7 @@ def name_of(dtype: object) -> str:
 
 
 @_of("view_dtype")
-def _view_dtype(rng: Source, x: Any) -> Args:
+def _view_dtype(rng: Source, x: EngineTensor) -> Args:
     wider = bool(x.dim()) and x.shape[-1] % 2 == 0 and x.stride()[-1] == 1
     fits = {
         "float64": ["int64", "float64", "complex128" if wider else "int64"],
@@ -193,26 +194,26 @@ def _view_dtype(rng: Source, x: Any) -> Args:
 
 
 @_of("view_as_real", "real", "imag")
-def _of_complex(rng: Source, x: Any) -> Args:
+def _of_complex(rng: Source, x: EngineTensor) -> Args:
     del rng
     return [] if "complex" in str(x.dtype) else None
 
 
 @_of("view_as_complex")
-def _view_as_complex(rng: Source, x: Any) -> Args:
+def _view_as_complex(rng: Source, x: EngineTensor) -> Args:
     del rng
     fits = name_of(x.dtype) == "float64" and x.dim() and x.shape[-1] == 2 and x.stride()[-1] == 1
     return [] if fits else None
 
 
 @_of("split")
-def _split(rng: Source, x: Any) -> Args:
+def _split(rng: Source, x: EngineTensor) -> Args:
     dim = _dim(rng, x)
     return None if dim is None else [rng.randint(1, max(1, x.shape[dim] - 1)), dim]
 
 
 @_of("split_with_sizes")
-def _split_with_sizes(rng: Source, x: Any) -> Args:
+def _split_with_sizes(rng: Source, x: EngineTensor) -> Args:
     dim = _dim(rng, x)
     if dim is None:
         return None
@@ -221,13 +222,13 @@ def _split_with_sizes(rng: Source, x: Any) -> Args:
 
 
 @_of("chunk", "tensor_split")
-def _parts(rng: Source, x: object) -> Args:
+def _parts(rng: Source, x: EngineTensor) -> Args:
     dim = _dim(rng, x)
     return None if dim is None else [rng.randint(1, 2), dim]
 
 
 @_of("unbind")
-def _unbind(rng: Source, x: object) -> Args:
+def _unbind(rng: Source, x: EngineTensor) -> Args:
     dim = _dim(rng, x)
     del rng
     return None if dim is None else [dim]
@@ -237,7 +238,7 @@ def _unbind(rng: Source, x: object) -> Args:
 GEOMETRY_ARGS = {op: VIEW_ARGS[op.removesuffix("_")] for op in GEOMETRY}
 
 
-def other_size(rng: Source, x: Any) -> list[int]:
+def other_size(rng: Source, x: EngineTensor) -> list[int]:
     """A size for `resize_`: mostly one that fits the tensor's memory."""
     count = max(prod(x.shape), 0)
     choices = [list(x.shape), [count], [max(count - 1, 0)], [1, count], list(x.shape), [count + 2]]

@@ -16,6 +16,7 @@ import numpy as np
 
 from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.testing.engines import engine
+from aotlite.testing.engines.base import EngineTensor
 from aotlite.testing.engines.interpreter import body_of, run_steps
 from aotlite.testing.engines.pytorch import TorchEngine
 from aotlite.testing.observe.observation import Observation, TensorSnapshot
@@ -174,7 +175,7 @@ class Mended(TorchEngine):
         """Whether a write was refused because of the base before `set_`."""
         self.moved = False
 
-    def backward(self, tensors: list[Any], gradients: list[Any]) -> None:
+    def backward(self, tensors: Sequence[Any], gradients: Sequence[Any]) -> None:
         try:
             super().backward(tensors, gradients)
         except RuntimeError as error:
@@ -199,7 +200,7 @@ class Mended(TorchEngine):
         if STALE in self.mends:
             self._look(values)
         op, args = step.op, step.args
-        target: Any = resolved(args[0], values)
+        target: EngineTensor = resolved(args[0], values)
         with self.no_grad() if step.no_grad else nullcontext():
             if NEGATED in self.mends and op == "add_" and target.is_complex():
                 other = resolved(args[1], values)
@@ -229,11 +230,13 @@ class Mended(TorchEngine):
             return target
         return None
 
-    def _add_parts(self, target: Any, other: Any) -> Any:
+    def _add_parts(self, target: EngineTensor, other: EngineTensor) -> Any:
         self.torch.view_as_real(target).add_(self.torch.view_as_real(other))
         return target
 
-    def _as_it_is(self, op: str, args: tuple[object, ...], target: Any, values: list[Any]) -> Any:
+    def _as_it_is(
+        self, op: str, args: tuple[object, ...], target: EngineTensor, values: list[Any]
+    ) -> Any:
         sets = op == "set_" and not self.mends.isdisjoint((MOVED, LEFT))
         self.moved |= sets
         was_plain = not sets or (target.is_leaf and not target.requires_grad)
@@ -252,11 +255,11 @@ class Mended(TorchEngine):
             raise
         return given.pop()
 
-    def _without_history(self, value: Any, target: Any) -> Any:
+    def _without_history(self, value: EngineTensor, target: EngineTensor) -> Any:
         is_source = isinstance(value, self.tensor_type) and value is not target
         return value.detach() if is_source and value.requires_grad else value
 
-    def _elsewhere(self, name: Any, target: Any, values: list[Any]) -> Any:
+    def _elsewhere(self, name: Any, target: EngineTensor, values: list[Any]) -> Any:
         """The name of a copy of an operand, if it has the target's address; else its name."""
         operand = resolved(name, values)
         if not isinstance(operand, self.tensor_type) or operand is target:
@@ -266,13 +269,19 @@ class Mended(TorchEngine):
         values.append(operand.clone())
         return f"${len(values) - 1}"
 
-    def _is_refused(self, was_plain: bool, shape: Any, target: Any, source: Any) -> bool:
+    def _is_refused(
+        self,
+        was_plain: bool,
+        shape: Sequence[int] | None,
+        target: EngineTensor,
+        source: EngineTensor,
+    ) -> bool:
         """TEN-26: `set_` with gradients needs no_grad, and a leaf or an unchanged shape."""
         tracked = not was_plain or source.requires_grad
         has_other_shape = not target.is_leaf and target.shape != shape
         return (self.torch.is_grad_enabled() and tracked) or has_other_shape
 
-    def _check_overlap(self, op: str, target: object, args: tuple[object, ...]) -> None:
+    def _check_overlap(self, op: str, target: EngineTensor, args: tuple[object, ...]) -> None:
         if op == "index_put_" and EXACT in self.mends and _overlaps_itself(target, repeats=False):
             raise RuntimeError("TEN-8")
         if op not in REFUSE_OVERLAP or not _overlaps_itself(target):
@@ -282,7 +291,7 @@ class Mended(TorchEngine):
         elif EXACT in self.mends:
             raise RuntimeError("TEN-8")
 
-    def _check_picks(self, target: Any, dims: int) -> None:
+    def _check_picks(self, target: EngineTensor, dims: int) -> None:
         """Raises by IDX-8 if an indexed dimension has a stride of 0."""
         sizes = list(zip(target.shape, target.stride(), strict=True))[:dims]
         if any(size > 1 and stride == 0 for size, stride in sizes):
@@ -307,17 +316,17 @@ KEPT = "A view was created in no_grad", "cannot resize variables that require gr
 """The errors of a tensor that are due to its history before `set_`."""
 
 
-def _place(tensor: Any) -> object:
+def _place(tensor: EngineTensor) -> object:
     telling = [(n, s) for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n != 1]
     return tensor.data_ptr(), tensor.itemsize, telling
 
 
-def _is_write_of_integers(op: str, target: Any) -> bool:
+def _is_write_of_integers(op: str, target: EngineTensor) -> bool:
     writes = op.endswith("_") or op == "setitem"
     return writes and not (target.is_floating_point() or target.is_complex())
 
 
-def _overlaps_itself(tensor: Any, *, repeats: bool = True) -> bool:
+def _overlaps_itself(tensor: EngineTensor, *, repeats: bool = True) -> bool:
     """Whether two elements have one address; `repeats`: also by a stride of 0."""
     dims = zip(tensor.shape, tensor.stride(), strict=True)
     kept = [(size, stride) for size, stride in dims if stride or repeats]

@@ -13,6 +13,7 @@ from aotlite.ir.errors import ArgumentError
 from aotlite.testing.coverage.cells import CELLS, NUMBER, RELATIONS, relations_of
 from aotlite.testing.coverage.counts import ALIASING, ANY
 from aotlite.testing.engines import Engine
+from aotlite.testing.engines.base import EngineTensor
 from aotlite.testing.generate.argument_aliases import HISTORIES, Slot, arguments
 from aotlite.testing.generate.bodies import Draft
 from aotlite.testing.generate.calls import OF_ONE, another_call, given_to
@@ -180,7 +181,7 @@ def _view_chains(draw: Any, limits: Limits) -> Program:
     return Program(draft.steps, [draft.name(last)], [call])
 
 
-def _next_view(draft: Draft, last: object) -> object:
+def _next_view(draft: Draft, last: EngineTensor) -> EngineTensor:
     made = draft.view_of(last, draft.rng.choice(draft.limits.views))
     return draft.rng.choice(made) if made else last
 

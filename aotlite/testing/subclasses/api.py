@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 import aotlite as al
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper, is_wrapper_class
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.op import OPS
@@ -146,7 +147,7 @@ def _kind(subject: Any, meaning: Any, stored: Any, holds: Any, tolerance: float)
     return SubclassKind(type(made), subject, meaning, stored, tolerance, holds=holds)
 
 
-def _first(make: Callable[[object], object]) -> Any:
+def _first(make: Callable[[Tensor], Tensor]) -> Tensor:
     """The wrapper of the first tensor that `make` accepts."""
     for each in tensors():
         try:

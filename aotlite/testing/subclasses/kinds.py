@@ -8,7 +8,7 @@ may be a wrapper again. Spec: `specs/testing.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -19,6 +19,7 @@ from aotlite.ir.errors import ArgumentError, noted
 from aotlite.testing.subclasses.masked_model import MaskedModel
 
 Meaning = Callable[[Any], Any]
+WorldT = TypeVar("WorldT")
 
 
 @attrs.frozen(eq=False)
@@ -32,8 +33,8 @@ class SubclassKind:
     [tensor([0., 0.]), tensor([1., 1.])]
     """
 
-    cls: type[Any]
-    make: Callable[[Any], Any]
+    cls: type[Tensor]
+    make: Callable[[Tensor], Tensor]
     """Returns a wrapper near a tensor. Raises aotlite's error if the class cannot hold it."""
     meaning: Meaning
     """Returns the dense tensor of a wrapper, or a tuple of several; the memory may be shared."""
@@ -43,7 +44,7 @@ class SubclassKind:
     """The tolerance of ops, relative to the largest number of the result, or to 1."""
     grow: int = 1
     """The factor by which sizes of samples grow, for classes that need large tensors."""
-    holds: Callable[[object], bool] | None = None
+    holds: Callable[[Any], bool] | None = None
     """Whether the class holds all numbers of a dense tensor exactly; None for a class that holds
     all. Random programs write only such numbers."""
     writes: frozenset[str] | None = None
@@ -108,7 +109,7 @@ class Meanings:
             return value if kind.stored is None else kind.stored(wrapper, value)
 
 
-def _spread(values: list[object], count: int) -> list[object]:
+def _spread(values: list[WorldT], count: int) -> list[WorldT]:
     return values * count if len(values) == 1 else values
 
 

@@ -7,7 +7,7 @@ data is dense and has a history, so that gradients are those of dense tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import aotlite as al
@@ -19,11 +19,11 @@ from aotlite.ir.op import OPS, Cost, Op, PureOp
 class MaskedModel:
     """Data, and the mask of the elements that count."""
 
-    def __init__(self, data: Any, mask: Any) -> None:
+    def __init__(self, data: Tensor, mask: Tensor) -> None:
         self.data = data
         self.mask = mask
 
-    def filled(self, value: Any = 0) -> Tensor:
+    def filled(self, value: float = 0) -> Tensor:
         """The data, with a number in place of the elements that do not count."""
         return al.where(self.mask, self.data, value)
 
@@ -64,7 +64,7 @@ def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
     return function(value) if isinstance(value, (MaskedModel, Tensor)) else value
 
 
-def everywhere(values: Any, shape: Any) -> Any:
+def everywhere(values: object, shape: Iterable[int]) -> Tensor:
     """The mask of a result of a shape: the elements at which all values count."""
     mask = al.full(tuple(shape), True)
     for each in models_in(values):
@@ -100,7 +100,7 @@ def _keeps_shape(op: PureOp) -> bool:
     return any(p.name == "dim" and p.type.text == "int" for p in op.schema.parameters)
 
 
-def _moved(op: Op, args: Any, kwargs: Any) -> Any:
+def _moved(op: Op, args: Any, kwargs: Any) -> MaskedModel | tuple[MaskedModel, ...]:
     found = call(op.name, *data_of(args), **kwargs)
     masks = [mask_of(args[0]), *args[1:]]
     for k, parameter in enumerate(op.schema.parameters[: len(args)]):
@@ -135,7 +135,7 @@ def _reduced(name: str, args: Any, kwargs: Any) -> MaskedModel:
     return MaskedModel(whole.reshape(shape), counts.to(al.bool_).reshape(shape))
 
 
-def _one(name: str, kept: Any, args: Any, kwargs: Any) -> object:
+def _one(name: str, kept: Tensor, args: Any, kwargs: Any) -> object:
     """The op on one list; any value for an empty list, as it does not count."""
     named = {k: v for k, v in kwargs.items() if k != "keepdim"}
     extra = [args[1]] if name == "linalg_vector_norm" and len(args) > 1 else []

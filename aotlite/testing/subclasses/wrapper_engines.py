@@ -35,7 +35,12 @@ class Wrapped(AotliteEngine):
     name = "wrappers"
 
     def __init__(
-        self, make: Callable[[Any], Any], meanings: Meanings, world: int = 0, *, signed: bool = True
+        self,
+        make: Callable[[Tensor], Tensor],
+        meanings: Meanings,
+        world: int = 0,
+        *,
+        signed: bool = True,
     ) -> None:
         super().__init__()
         self.make_of = make
@@ -67,7 +72,7 @@ class Wrapped(AotliteEngine):
             array = array + array.dtype.type(0)
         return array.tobytes()
 
-    def backward(self, tensors: list[Any], gradients: list[Any]) -> None:
+    def backward(self, tensors: Sequence[Any], gradients: Sequence[Any]) -> None:
         """Runs a backward, with gradients of the tensors' classes that are equal in each world."""
         given = [self.dense_like(each, k) for k, each in enumerate(gradients)]
         ones = [filled(each.detach(), 1, each.dtype) for each in tensors if is_wrapper(each)]
@@ -96,7 +101,12 @@ class Meant(Wrapped):
     name = "meanings"
 
     def __init__(
-        self, make: Callable[[Any], Any], meanings: Meanings, world: int = 0, *, signed: bool = True
+        self,
+        make: Callable[[Tensor], Tensor],
+        meanings: Meanings,
+        world: int = 0,
+        *,
+        signed: bool = True,
     ) -> None:
         super().__init__(make, meanings, world, signed=signed)
         self.tensor_type = (al.Tensor, Model)  # type: ignore[assignment]
@@ -181,7 +191,7 @@ class Meant(Wrapped):
             if isinstance(other, Tensor) and other.storage is target.storage:
                 check_operand(op, target, other, ())
 
-    def backward(self, tensors: list[Any], gradients: list[Any]) -> None:
+    def backward(self, tensors: Sequence[Any], gradients: Sequence[Any]) -> None:
         given = [self.dense_like(each, k) for k, each in enumerate(gradients)]
         given = [
             al.where(each.mask, grad, 0.0) if isinstance(each, Model) else grad

@@ -15,6 +15,7 @@ import aotlite as al
 from aotlite.eager.base.modes import no_grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
+from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import AotliteError, ArgumentError, DTypeError
 from aotlite.sharding import Mesh, Partial, Replicate, Shard, ShardedTensor
 from aotlite.subclasses import (
@@ -28,11 +29,11 @@ from aotlite.testing.subclasses.kinds import Meanings, SubclassKind
 from aotlite.testing.subclasses.masked_model import MaskedModel
 from aotlite.testing.subclasses.wrapper_programs import Making
 
-Make = Callable[[Any], Any]
+Make = Callable[[Tensor], Tensor]
 
 
 # -------------------------------------------------------------------------------------- makers
-def turned(x: Any) -> Any:
+def turned(x: Tensor) -> Tensor:
     """A tensor of the same geometry with other numbers; for a dense one, in reverse order."""
     if isinstance(x, TwoTensor):
         return TwoTensor(turned(x.a), turned(x.b))
@@ -43,7 +44,7 @@ def turned(x: Any) -> Any:
     return al.ops.restride(other, x.stride())
 
 
-def mask_for(x: Any, seed: int = 1) -> Tensor:
+def mask_for(x: Tensor, seed: int = 1) -> Tensor:
     """A mask without a third of the elements, equal for elements of one address."""
     sizes = [n if s or n == 1 else 1 for n, s in zip(x.shape, x.stride(), strict=True)]
     count = int(np.prod(sizes))
@@ -51,14 +52,14 @@ def mask_for(x: Any, seed: int = 1) -> Tensor:
     return al.tensor(kept.reshape(sizes)).to(al.bool_).expand(x.shape)
 
 
-def _floats(x: Any) -> Any:
+def _floats(x: Tensor) -> Tensor:
     if x.dtype not in (al.float32, al.float64):
         raise DTypeError(f"quantized: dtype is {x.dtype}, expected float32 or float64")
     return x
 
 
-def _quantized(dtype: Any, scale: Any, zero: int | None = None) -> Make:
-    def make(x: Any) -> Any:
+def _quantized(dtype: DType, scale: Any, zero: int | None = None) -> Make:
+    def make(x: Tensor) -> Tensor:
         by = al.tensor(scale, dtype=_floats(x).dtype)
         zeros = None if zero is None else al.tensor(zero, dtype=al.int8)
         return QuantizedTensor.quantize(x, by, zeros, dtype=dtype)
@@ -66,30 +67,30 @@ def _quantized(dtype: Any, scale: Any, zero: int | None = None) -> Make:
     return make
 
 
-def _per_channel(x: Any) -> Any:
+def _per_channel(x: Tensor) -> Tensor:
     count = _floats(x).shape[0] if x.dim() else 1
     by = al.tensor([0.5, 0.25, 1.0] * (count // 3 + 1), dtype=x.dtype)[:count]
     return QuantizedTensor.quantize(x, by.view(-1, *[1] * (x.dim() - 1)) if x.dim() else by[0])
 
 
-def _sparse(x: Any) -> Any:
+def _sparse(x: Tensor) -> SemiStructuredSparseTensor:
     dims = [d for d in range(-1, -x.dim() - 1, -1) if x.shape[d] % 4 == 0]
     return SemiStructuredSparseTensor.from_dense(_floats(x), dims[0] if dims else -1, prune=True)
 
 
-def _sparse_quantized(x: Any) -> Any:
+def _sparse_quantized(x: Tensor) -> SemiStructuredSparseTensor:
     made = _sparse(x)
     values = _quantized(al.int8, 0.5)(made.values)
     return SemiStructuredSparseTensor(values, made.metadata, made.sparse_dim)
 
 
 # ------------------------------------------------------------------------------------ meanings
-def _of_quantized(x: Any) -> object:
+def _of_quantized(x: QuantizedTensor) -> Tensor:
     values = x.values.to(x.scale.dtype)
     return (values if x.zero_point is None else values - x.zero_point) * x.scale
 
 
-def _of_sparse(x: Any) -> object:
+def _of_sparse(x: SemiStructuredSparseTensor) -> Tensor:
     """The values, scattered to their indices."""
     dim, metadata = x.sparse_dim, x.metadata.long()
     group = al.arange(metadata.shape[dim]).view(-1, *[1] * (x.dim() - 1 - dim)) * 4
@@ -98,11 +99,11 @@ def _of_sparse(x: Any) -> object:
     return x.values.new_zeros(x.shape).scatter(dim, where, _dense(x.values))
 
 
-def _dense(x: object) -> Any:
+def _dense(x: Tensor) -> Tensor:
     return _of_quantized(x) if isinstance(x, QuantizedTensor) else x
 
 
-def _stored_quantized(x: Any, value: Any) -> object:
+def _stored_quantized(x: QuantizedTensor, value: Tensor) -> object:
     """The nearest number that 8 bits hold, by NumPy."""
     scale, limits = np.asarray(x.scale.array), _LIMITS[x.values.dtype]
     zero = 0 if x.zero_point is None else np.asarray(x.zero_point.array).astype(scale.dtype)
@@ -120,7 +121,7 @@ _LIMITS: dict[object, tuple[float, float]] = {
 }
 
 
-def _stored_sparse(x: Any, value: Any) -> object:
+def _stored_sparse(x: SemiStructuredSparseTensor, value: Tensor) -> object:
     """The two largest of each four, by NumPy."""
     rows = np.moveaxis(np.asarray(value.detach().array).astype(x.dtype.numpy), x.sparse_dim, -1)
     groups = rows.reshape(*rows.shape[:-1], rows.shape[-1] // 4, 4)
@@ -131,7 +132,7 @@ def _stored_sparse(x: Any, value: Any) -> object:
     return al.from_numpy(np.ascontiguousarray(np.moveaxis(found, -1, x.sparse_dim)))
 
 
-def _sharded(x: Any) -> object:
+def _sharded(x: Tensor) -> Tensor:
     """The tensor sharded over two ranks along the first even dimension, or else replicated."""
     cut = [Shard(dim) for dim, size in enumerate(x.shape) if size % 2 == 0]
     return ShardedTensor.from_dense(x.detach(), Mesh(2), cut[0] if cut else Replicate())
@@ -238,11 +239,11 @@ def maker(nesting: Nesting) -> Make:
     return lambda x: _if_can(around, _if_can(makes[0], x))
 
 
-def _masked(x: Any) -> Any:
+def _masked(x: Tensor) -> Tensor:
     return MaskedTensor(_floats(x), mask_for(x))
 
 
-def _if_can(make: Make, x: object) -> Any:
+def _if_can(make: Make, x: Tensor) -> Tensor:
     """The wrapper of a tensor, or the tensor itself if the class refuses it."""
     try:
         with no_grad():
@@ -274,14 +275,14 @@ def making(nesting: Nesting, meanings: Meanings | None = None) -> Making:
     )
 
 
-def _held_by(forms: list[str]) -> Callable[[object], bool]:
+def _held_by(forms: list[str]) -> Callable[[Tensor | MaskedModel], bool]:
     """Whether all of these forms hold numbers as they are."""
     makes = [
         _quantized(al.int8, 0.5) if f in ("small", "channels") else QUANTIZED_FORMS[f]
         for f in forms
     ]
 
-    def holds(value: Any) -> bool:
+    def holds(value: Tensor | MaskedModel) -> bool:
         dense = value.filled() if isinstance(value, MaskedModel) else value
         if not dense.dtype.is_floating_point:
             return True

@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import SubclassError, UnsupportedError
 from aotlite.testing.compiled import REFUSED
@@ -39,11 +40,11 @@ APART = ("hidden_alias", "view_dtype", *OF_COMPLEX)
 class Making:
     """The maker of programs' tensors, and their meanings."""
 
-    make: Callable[[Any], Any]
+    make: Callable[[Tensor], Tensor]
     meanings: Meanings
     worlds: int = 1
     """The largest number of worlds."""
-    holds: Callable[[object], bool] | None = None
+    holds: Callable[[Any], bool] | None = None
     """Whether the classes hold a dense value of one world exactly; None for all."""
     writes: frozenset[str] | None = None
     """The in-place ops of programs; None for all."""

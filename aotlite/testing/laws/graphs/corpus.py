@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 import aotlite as al
+from aotlite.eager.base.tensor import Tensor
 from aotlite.inspect import stages_of
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
@@ -70,54 +71,54 @@ class CorpusFunction:
 
 
 # ------------------------------------------------------------------------------------- functions
-def scaled(x: Any) -> object:
+def scaled(x: Tensor) -> object:
     return x * 2.0 + 1.0
 
 
-def doubled_twice(x: Any) -> object:
+def doubled_twice(x: Tensor) -> object:
     """The same computation twice, whose results must not share memory."""
     return x * 2.0, x * 2.0
 
 
-def doubled_both(x: Any, y: Any) -> object:
+def doubled_both(x: Tensor, y: Tensor) -> object:
     """Two inputs whose gradients are the same computation, and must not share memory."""
     return x * 2.0 + y * 2.0
 
 
-def written(x: Any) -> Any:
+def written(x: Tensor) -> object:
     x.mul_(2.0)
     return x.sum()
 
 
-def row_written(x: Any) -> object:
+def row_written(x: Tensor) -> object:
     x[0].add_(1.0)
     x.t()[1].mul_(3.0)
     return x * x
 
 
-def intermediate_written(x: Any) -> Any:
+def intermediate_written(x: Tensor) -> object:
     y = x * 1.5
     y.t().mul_(2.0)
     y[0].zero_()
     return y, y.t()
 
 
-def layer(x: Any, w: Any, b: Any) -> object:
+def layer(x: Tensor, w: Tensor, b: Tensor) -> object:
     return (x @ w + b).relu()
 
 
-def chain(x: Any, w: Any) -> Any:
+def chain(x: Tensor, w: Tensor) -> object:
     hidden = (x @ w).tanh()
     return ((hidden.exp() + 1.0).log() * hidden.sigmoid()).sum()
 
 
-def several_results(x: Any) -> object:
+def several_results(x: Tensor) -> object:
     values, indices = x.sort(dim=-1)
     low, high = x.chunk(2, dim=-1)
     return values, indices, low * high.sum(), x.max()
 
 
-def parts_written(x: Any) -> Any:
+def parts_written(x: Tensor) -> object:
     y = x * 2.0
     for k in range(len(y)):
         y[k].add_(float(k + 1))
@@ -126,64 +127,64 @@ def parts_written(x: Any) -> Any:
     return first, rest[-1] * x.split(1)[0]
 
 
-def taken(x: Any, index: Any) -> Any:
+def taken(x: Tensor, index: Tensor) -> object:
     return x.gather(0, index) * 2.0, x.index_add(0, index[0][:1], x[:1])
 
 
-def without_elements(x: Any, y: Any) -> object:
+def without_elements(x: Tensor, y: Tensor) -> object:
     return al.cat([x, y]) * 2.0, x.sum(), x.t()
 
 
-def without_dimensions(x: Any, y: Any) -> object:
+def without_dimensions(x: Tensor, y: Tensor) -> object:
     x.add_(y)
     return x * y, x.expand(2, 2).sum()
 
 
-def spread(x: Any, y: Any) -> Any:
+def spread(x: Tensor, y: Tensor) -> object:
     return (x.unsqueeze(-1) * y).expand(2, 2, 3).sum(0), y.expand(4, 3)
 
 
-def chosen(x: Any) -> object:
+def chosen(x: Tensor) -> object:
     return (x > 0).where(x, x * 0.5), x.isnan(), (x > 0).sum()
 
 
-def converted(x: Any) -> object:
+def converted(x: Tensor) -> object:
     return x.to(al.float64).sum(), (x * 4.0).to(al.int64) + 1, x.to(al.bool_)
 
 
-def neutral(x: Any) -> object:
+def neutral(x: Tensor) -> object:
     """Computations that are the identity, or 0, but for nan, infinities and -0.0."""
     return x * 0.0, x + 0.0, x - x, 0.0 - x, x / 3.0, x.maximum(-x)
 
 
-def wide(x: Any, index: Any) -> Any:
+def wide(x: Tensor, index: Tensor) -> object:
     """Results that a narrower dtype cannot hold."""
     return (x.to(al.float64) + 2.0**-40) * 3.0, index * 3 + 1
 
 
-def with_constant(x: object) -> object:
+def with_constant(x: Tensor) -> object:
     return x * al.tensor([1.0, -1.0, 2.0]) + al.ones(3)
 
 
-def with_noise(x: object) -> object:
+def with_noise(x: Tensor) -> object:
     return x * al.rand(2, 3) + al.rand(3)
 
 
-def half_used(x: Any, y: Any) -> object:
+def half_used(x: Tensor, y: Tensor) -> object:
     """No gradient flows to `y`; two results require none."""
     return x.sum() * 2.0, y.detach() * 2.0, (x * x).detach()
 
 
-def returned(x: Any, y: Any) -> Any:
+def returned(x: Tensor, y: Tensor) -> object:
     """Results that are arguments, views of them, and a copy."""
     return x, y.t(), y.view(-1)[1:3], y.clone()
 
 
-def reordered(x: Any) -> object:
+def reordered(x: Tensor) -> object:
     return x + x.clone(), x.t().clone(), x.t().reshape(-1) * 3.0
 
 
-def overlapping(x: Any, rest: Any) -> object:
+def overlapping(x: Tensor, rest: Tensor) -> object:
     rest.mul_(2.0)
     x[0].add_(1.0)
     return x.sum() + rest.sum()
