@@ -6,7 +6,7 @@ Spec: `specs/s1_capture.md`. Rules: META-2..META-16.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -58,7 +58,7 @@ class Captured(Record):
     """The roles of the last results, which are inner tensors of wrapper results (SUB-13)."""
     grads: tuple[GradWrite, ...] = ()
     """The `.grad`s that a call sets, to results after the function's own."""
-    hooks: tuple[tuple[RegisteredHook, Any], ...] = ()
+    hooks: tuple[tuple[RegisteredHook, Callable[..., object]], ...] = ()
     """The hooks that each call registers, with their functions."""
     containers: Containers = Containers()
     """The containers of the flat results."""

@@ -18,8 +18,9 @@ from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node, Phase
-from aotlite.ir.graph.role import Gradient, Output, Role
+from aotlite.ir.graph.role import Gradient, Output, Result, Role
 from aotlite.ir.op import Op
+from aotlite.stages.records.backward.required_tangents import RequiredArrivals
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.guards.guard_records import Guard
 from aotlite.stages.records.metadata.metadata_mutation import (
@@ -79,7 +80,7 @@ class RngTrace(RngState, Protocol):
     def placeholders(self) -> tuple[Node, ...]:
         """The inputs, in the order in which graphs take them (RNG-2)."""
 
-    def outputs(self, phase: Phase) -> list[tuple[Role, Any]]:
+    def outputs(self, phase: Phase) -> list[tuple[Role, Node | None]]:
         """Returns the outputs of the generator's final state, unless stage 6 counts it (RNG-3)."""
 
     def begin_backward(self, now: Callable[[], Any] = ...) -> None:
@@ -94,7 +95,7 @@ class RngTrace(RngState, Protocol):
     def after_backward(self) -> FinalRngState | None:
         """The state of the generator after the recorded backward; None if it does not change."""
 
-    def arrivals(self) -> tuple[frozenset[Any], ...]:
+    def arrivals(self) -> tuple[frozenset[Result], ...]:
         """The sets of gradients on which draws of the backward depend."""
 
     def flag(self, of: Any) -> Node:
@@ -108,8 +109,8 @@ class SubclassTrace(Protocol):
     """Node of a wrapper -> the object, or None if the node made none."""
     parts: dict[InputRole, dict[str, InputRole]]
     """The roles of the parts of each input that is a wrapper."""
-    required_arrivals: list[Any]
-    """`RequiredArrivals`, unless each choice of gradients is recorded."""
+    required_arrivals: list[RequiredArrivals]
+    """The tangents that have to arrive together, unless each choice of gradients is recorded."""
     unlike: bool
     """Whether the gradients depend on the set of results with gradients."""
 
@@ -128,13 +129,13 @@ class HookTrace(HookProtocol, Protocol):
     def ends(self) -> Mapping[TapeNode, Output]:
         """Tape node at which the gradient of a result arrives -> the result."""
 
-    def edges(self) -> dict[Any, list[Edge]]:
+    def edges(self) -> dict[Output, list[Edge]]:
         """Role -> the edges at which its gradient arrives."""
 
     def clear(self) -> None:
         """Starts anew for the recording of a backward."""
 
-    def gradients(self) -> list[tuple[Gradient, Any]]:
+    def gradients(self) -> list[tuple[Gradient, Node | None]]:
         """The outputs of the retained gradients, after the recording of the backward."""
 
 

@@ -18,7 +18,6 @@ Gradients are collected at the edges that inputs had before the function ran, an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 
@@ -28,6 +27,7 @@ from aotlite.stages.records.backward.gradient_reads import GradientReads
 from aotlite.stages.records.backward.joint import BackwardFacts, Joint
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.s4_joint.gradient_paths import gradient_paths
 from aotlite.stages.s4_joint.recording_blocks import in_phase, recording_backwards
 from aotlite.stages.s4_joint.result_sets import recorded_gradients
@@ -56,8 +56,8 @@ class _Backward:
     exists: bool = False
     """It computes gradients, or has effects that a program can observe (TOK-4)."""
     tangents: tuple[Node, ...] = ()
-    gradients: tuple[tuple[Role, Any], ...] = ()
-    subclass_metas: Mapping[Role, Any] = attrs.field(factory=dict)
+    gradients: tuple[tuple[Role, Node | None], ...] = ()
+    subclass_metas: Mapping[Role, SubclassMeta] = attrs.field(factory=dict)
     """How tangents and gradients that are wrappers are made, by role."""
 
 
@@ -65,7 +65,7 @@ def _backward(recording: UserCodeRecording, results: JointResults) -> _Backward:
     """Records the engine's run from fake tangents; drops it if it computes and does nothing."""
     recorder, start = recording.recorder, len(recording.recorder.nodes)
     tangents: list[Node] = []
-    wrappings: dict[Role, Any] = {}
+    wrappings: dict[Role, SubclassMeta | None] = {}
     for result, edge in recording.paths.edges.items():
         like = wrapper_of(results.captured, results.meta, result)
         tangent = fake_tangent(recorder, result, results.layout(result), like)
@@ -81,8 +81,8 @@ def _backward(recording: UserCodeRecording, results: JointResults) -> _Backward:
     if not recording.is_observable(start):
         recording.drop(start)
         return _Backward()
-    wrappings = {role: how for role, how in (wrappings | made).items() if how is not None}
-    return _Backward(True, tuple(tangents), tuple(gradients), wrappings)
+    known = {role: how for role, how in (wrappings | made).items() if how is not None}
+    return _Backward(True, tuple(tangents), tuple(gradients), known)
 
 
 def _joint(results: JointResults, recording: UserCodeRecording, backward: _Backward) -> Joint:

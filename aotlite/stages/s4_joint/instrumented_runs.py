@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import (
     Callable,
-    Hashable,
     Iterable,
     Mapping,
     Sequence,
@@ -26,12 +25,12 @@ from aotlite.eager.autograd.nodes.saved_tensors import computed_again
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node
-from aotlite.ir.graph.role import Role
+from aotlite.ir.graph.role import Result, Role
+from aotlite.stages.records.capture_inputs import SourceRole
 from aotlite.stages.records.trace import Trace
-from aotlite.stages.s4_joint.subclasses.accumulation import joined, note_required_arrivals
+from aotlite.stages.s4_joint.subclasses.accumulation import Given, joined, note_required_arrivals
 
-Result = Hashable
-Flows = dict[Any, frozenset[Any]]
+Flows = dict[Result, frozenset[SourceRole]]
 """For each result the sources that get a gradient if its tangent arrives."""
 
 
@@ -70,7 +69,7 @@ class EngineRun(BackwardPass):
             self.arrived.append(node)
         super()._step(node)
 
-    def _run(self, node: TapeNode, grads: list[Tensor | None]) -> Sequence[Any]:
+    def _run(self, node: TapeNode, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         try:
             return super()._run(node, grads)
         except Exception:
@@ -96,7 +95,7 @@ class NodeVisit:
 
 
 def flows_of(
-    run: InstrumentedRun, results: Sequence[Result], ends: Mapping[Role, Sequence[Edge]]
+    run: InstrumentedRun, results: Sequence[Result], ends: Mapping[SourceRole, Sequence[Edge]]
 ) -> Flows:
     """For each result the sources that its gradient reached in a run.
 
@@ -156,12 +155,12 @@ class ArrivalBits:
 class ArrivalHandlers:
     """The functions that an instrumented run calls where it matters which tangents arrive."""
 
-    join: Callable[[Any, Any], object] | None = None
+    join: Callable[[Given, Given], Tensor] | None = None
     """Adds two gradients, each given with its bits; None for the engine's own sum."""
     tell: Callable[[CustomNode, tuple[int, int]], None] | None = None
     """Called where a custom function can see which tangents arrive, since it gets None for an
     absent gradient: with the bits of all its gradients, and those of one of them."""
-    guard: Callable[[Any, int], object] = lambda grad, bits: grad
+    guard: Callable[[Tensor, int], Tensor] = lambda grad, bits: grad
     """Called with a gradient of users' code, and the results of which one has to arrive for it;
     returns the gradient to use. Note [no gradient is not zeros]."""
 
@@ -207,7 +206,7 @@ class InstrumentedRun(EngineRun):
                 tell(node, (now, some))
         super()._step(node)
 
-    def _give(self, edge: Edge, grad: Any) -> None:
+    def _give(self, edge: Edge, grad: Tensor) -> None:
         bits, handlers = self.bits.of(grad), self.on_arrival
         if self._guards:
             grad = handlers.guard(grad, bits)

@@ -32,7 +32,7 @@ class JointResults:
 
     captured: Captured
     meta: FunctionMeta
-    outputs: list[tuple[Role, Any]] = attrs.field(init=False, factory=list)
+    outputs: list[tuple[Role, Node | None]] = attrs.field(init=False, factory=list)
     """The forward's outputs of the joint graph, in order."""
     _values: dict[Role, Node] = attrs.field(init=False, factory=dict)
     _sources: dict[Role, Any] = attrs.field(init=False)

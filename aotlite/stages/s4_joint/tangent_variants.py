@@ -13,20 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 
 from aotlite.ir.errors import GraphError, UnsupportedError
 from aotlite.ir.graph import Node, Phase
-from aotlite.ir.graph.role import Gradient, Piece, Role
+from aotlite.ir.graph.role import Gradient, Piece, Result, Role
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.stages.records.backward.joint import ArrivalChoice
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.backward_effects import has_backward_effects
 from aotlite.stages.s4_joint.instrumented_runs import NodeVisit
 from aotlite.stages.s4_joint.recording_blocks import nothing_kept
+from aotlite.stages.s4_joint.tape_recording import Root
 
 T = TypeVar("T")
 
@@ -44,44 +46,44 @@ def choices_of(results: Sequence[T]) -> Iterator[tuple[T, ...]]:
         yield from combinations(results, count)
 
 
-Flat = tuple[list[tuple[Role, Any]], dict[Any, Any]]
+Flat = tuple[list[tuple[Role, Node | None]], dict[Role, SubclassMeta | None]]
 """Gradients as graph outputs, and the metas by which wrappers are made of them."""
 
 
 def recorded_choices(
     recorder: Trace,
-    roots: Sequence[Any],
-    record: Callable[[Sequence[Any]], Flat],
+    roots: Sequence[Root],
+    record: Callable[[Sequence[Root]], Flat],
     choices: list[ArrivalChoice],
 ) -> Flat:
     """Records the backward of each subset of roots; returns all outputs, appends to `choices`.
 
     The first item of a root is its result.
     """
-    found: list[tuple[Role, Any]] = []
-    known: dict[Any, Any] = {}
+    found: list[tuple[Role, Node | None]] = []
+    known: dict[Role, SubclassMeta | None] = {}
     for number, each in enumerate(choices_of(roots)):
         start, error = len(recorder.nodes), None
-        outputs: list[tuple[Role, Any]] = []
-        made: dict[Any, Any] = {}
+        outputs: list[tuple[Role, Node | None]] = []
+        made: dict[Role, SubclassMeta | None] = {}
         try:
             outputs, made = record(each)
         except Exception as raised:  # a wrapper's class may raise any
             check_is_eagers(raised)
             recorder.drop_from(start)
             error = raised
-        made = {role: how for role, how in made.items() if how is not None}
+        metas = {role: how for role, how in made.items() if how is not None}
         found += [(_of_choice(role, number), value) for role, value in outputs]
-        choices.append(ArrivalChoice(frozenset([root[0] for root in each]), made, error))
-        known |= made
+        choices.append(ArrivalChoice(frozenset([root[0] for root in each]), metas, error))
+        known |= metas
     return found, known
 
 
 def note_failing(
     recorder: Trace,
-    roots: Sequence[Any],
-    record: Callable[[Sequence[Any]], Any],
-    errors: dict[Any, Exception],
+    roots: Sequence[Root],
+    record: Callable[[Sequence[Root]], object],
+    errors: dict[Result, Exception],
     expected: type[Exception] | tuple[type[Exception], ...] = Exception,
 ) -> None:
     """Notes in `errors` the results whose backward alone raises; records nothing (JNT-15)."""

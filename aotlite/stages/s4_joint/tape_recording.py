@@ -13,7 +13,6 @@ Rules: JNT-3, SEQ-1, TEN-24. Spec: `specs/s4_joint.md`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 
@@ -22,12 +21,13 @@ from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.graph import Phase
+from aotlite.ir.graph.role import Result
 from aotlite.stages.records.backward.joint import ArrivalChoice
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.recording_blocks import in_grad_mode, in_phase
-from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
+from aotlite.stages.shared.gradient_sinks import Source, sinks_of, sum_at_entry
 
-Root = tuple[Any, Edge | None, Tensor]
+Root = tuple[Result, Edge | None, Tensor]
 """A result, the tape edge at which its gradient enters, and its fake tangent."""
 
 
@@ -36,16 +36,16 @@ class TapeRecording:
     """Records the backward of one tape, if need be several times."""
 
     recorder: Trace
-    sources: Sequence[Any]
+    sources: Sequence[Source]
     """Where gradients are collected: inputs, bases of families, tangents of earlier orders."""
-    errors: dict[Any, Exception] = attrs.field(factory=dict)
+    errors: dict[Result, Exception] = attrs.field(factory=dict)
     """The error that eager's backward of a result raises (JNT-15)."""
     creates_graph: bool = attrs.field(kw_only=True, default=False)
     """Whether the gradients get a tape of their own: they are values to differentiate, and the
     recorded nodes are of the forward phase."""
     roots: list[Root] = attrs.field(init=False, factory=list)
     """All differentiable results, with edges and tangents."""
-    started: list[Any] = attrs.field(init=False, factory=list)
+    started: list[Result] = attrs.field(init=False, factory=list)
     """The results from which the last run started."""
     choices: list[ArrivalChoice] | None = attrs.field(init=False, default=None)
     """If each subset of results is recorded: the subsets so far. All tangents of the present one

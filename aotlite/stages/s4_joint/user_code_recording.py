@@ -20,7 +20,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, ShapeError
 from aotlite.ir.graph import Graph, Node
 from aotlite.stages.records.backward.joint import BackwardEffect, BackwardMemory
-from aotlite.stages.records.capture_inputs import CapturedInput
+from aotlite.stages.records.capture_inputs import CapturedInput, SourceRole
 from aotlite.stages.s4_joint.backward_effects import (
     ArrivalConditions,
     backward_effects,
@@ -84,8 +84,11 @@ class UserCodeRecording(TapeRecording):
         """For each result the sources that its gradient reached, where users' code ran (TAN-8)."""
         if self.run is None or self.choices is not None:
             return {}
-        collected = {s.role: [e for e, _ in sinks_of(s)] for s in self.sources}
-        return flows_of(self.run, self.started, collected | self.recorder.hooks.edges())
+        ends: list[tuple[SourceRole, list[Edge]]] = [
+            (source.role, [edge for edge, _ in sinks_of(source)]) for source in self.sources
+        ]
+        ends += self.recorder.hooks.edges().items()
+        return flows_of(self.run, self.started, dict(ends))
 
     @property
     def run(self) -> InstrumentedRun | None:

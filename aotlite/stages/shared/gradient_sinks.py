@@ -5,7 +5,7 @@ Used by stage 4, and by the hooks of stage 1. Rules: JNT-3, TEN-24. Spec: `specs
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
@@ -17,9 +17,17 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
-from aotlite.stages.records.capture_inputs import CapturedFamily, CapturedInput
+from aotlite.stages.records.capture_inputs import CapturedInput, SourceRole
 
-Source = CapturedInput | CapturedFamily
+
+class Source(Protocol):
+    """Where gradients are collected: an input, a family, or a tangent of an earlier order."""
+
+    @property
+    def role(self) -> SourceRole: ...
+
+    @property
+    def entries(self) -> tuple[Edge, ...]: ...
 
 
 def sinks_of(given: Source) -> list[tuple[Edge, tuple[ViewStep, ...]]]:

@@ -5,17 +5,20 @@ Rules: SAV-1, SAV-4. Spec: `specs/s8_partition.md`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import compress
 from operator import attrgetter
-from typing import Any
 
 import attrs
 
 from aotlite.ir.graph import Graph
-from aotlite.ir.graph.role import Gradient, IntermediateBase, MutatedInput, Output, Saved
+from aotlite.ir.graph.role import Gradient, MutatedInput, Saved
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.capture_inputs import InputRole
+from aotlite.stages.records.capture_inputs import OwnerRole, SourceRole
+
+SavedOwner = OwnerRole | MutatedInput
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -24,7 +27,7 @@ class SavedValue(Record):
 
     name: str
     meta: TensorMeta
-    owner: InputRole | Output | MutatedInput | IntermediateBase | None
+    owner: SavedOwner | None
     """The input or result in whose memory it lies; None if only the graphs see that memory. A
     `MutatedInput` is the new value of an argument: the call copies it into the argument."""
     reason: str
@@ -48,21 +51,25 @@ class Partition(Record):
     """Why there is no backward, where the reason is known."""
 
     @property
-    def gradients(self) -> tuple[Any, ...]:
+    def gradients(self) -> tuple[SourceRole, ...]:
         """The inputs whose gradients the backward returns, in order."""
         if self.backward is None:
             return ()
         return tuple(r.of for r in self.backward.output_roles if isinstance(r, Gradient))
 
     @property
-    def copied_on_write(self) -> tuple[tuple[int, Any], ...]:
+    def copied_on_write(self) -> tuple[tuple[int, SavedOwner], ...]:
         """Numbers of the saved values that are copied on write, each with its owner (PART-37)."""
-        return tuple([(i, each.owner) for i, each in enumerate(self.saved) if each.copied_on_write])
+        return self._numbered([each.copied_on_write for each in self.saved])
 
     @property
-    def byte_checked(self) -> tuple[tuple[int, Any], ...]:
+    def byte_checked(self) -> tuple[tuple[int, SavedOwner], ...]:
         """Numbers of the byte-checked saved values, each with its owner (PART-40)."""
-        return tuple([(i, each.owner) for i, each in enumerate(self.saved) if each.byte_checked])
+        return self._numbered([each.byte_checked for each in self.saved])
+
+    def _numbered(self, chosen: Sequence[bool]) -> tuple[tuple[int, SavedOwner], ...]:
+        saved = compress(enumerate(self.saved), chosen)
+        return tuple([(i, each.owner) for i, each in saved if each.owner is not None])
 
     lent, guarded = copied_on_write, byte_checked  # the names in the release before
 

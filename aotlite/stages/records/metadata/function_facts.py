@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from operator import attrgetter
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import attrs
 
@@ -21,6 +21,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.call_effects import GradWrite, RegisteredHook
 from aotlite.stages.records.capture_inputs import InputRole
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.version_counts import CountPlan
 
 
@@ -212,7 +213,7 @@ class Repeated(Record):
 class Fixed(Record):
     """A result that is no tensor: a value, or an `ArgumentLeaf`."""
 
-    value: Any
+    value: object
 
     def __repr__(self) -> str:
         return f"Fixed({self.value!r})"
@@ -265,7 +266,7 @@ class FunctionFacts(Record):
     """The version counters of storages, if tensors moved to other memory."""
     parts: tuple[Part, ...] = ()
     """The roles of the last of `outputs`, which are inner tensors of wrappers (SUB-13)."""
-    wrappers: Mapping[Role, Any] = {}
+    wrappers: Mapping[Role, SubclassMeta] = {}
     """How wrapper inputs, results and bases are rebuilt, by role: `SubclassMeta`s (SUB-3)."""
     grads: tuple[GradWrite, ...] = ()
     """The `.grad`s that a call sets."""

@@ -20,16 +20,16 @@ class SubclassMeta(Record):
     """A wrapper by its class, spec and outer geometry, and the roles of its parts (SUB-3)."""
 
     kind: type[Any]
-    spec: Any
+    spec: object
     meta: TensorMeta
-    parts: tuple[tuple[str, Any, SubclassMeta | None], ...]
+    parts: tuple[tuple[str, Part, SubclassMeta | None], ...]
     """The attribute and role of each part, and how it is rebuilt if it is a wrapper itself."""
     layouts: Mapping[Role, TensorMeta]
     """The geometry of each dense part, by role."""
     offset: int = 0
     """Its storage offset in elements; the parts have their own."""
 
-    def leaves(self) -> Iterator[tuple[str, Any]]:
+    def leaves(self) -> Iterator[tuple[str, Part]]:
         """The dense parts, depth first: their paths, such as `a.b`, and their roles (SUB-4)."""
         for name, role, inner in self.parts:
             if inner is None:

@@ -22,6 +22,7 @@ from aotlite.ir.graph.role import Role, Tangent
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.backward.gradient_reads import SavedOf
 from aotlite.stages.records.backward.joint import BackwardFacts
+from aotlite.stages.records.backward.partition import SavedOwner
 from aotlite.stages.records.capture_inputs import SourceRole
 
 Absent = frozenset[Any]
@@ -107,22 +108,22 @@ class BackwardPlan:
     """The number of the compilation (GEN-9)."""
     only_leaves: bool = False
     """Whether every input that gets a gradient is a leaf."""
-    copied_on_write: tuple[tuple[int, Any], ...] = ()
+    copied_on_write: tuple[tuple[int, SavedOwner], ...] = ()
     """Saved values in memory that the caller may write, each with that memory's owner: they are
     copied before a write (PART-37)."""
-    byte_checked: tuple[tuple[int, Any], ...] = ()
+    byte_checked: tuple[tuple[int, SavedOwner], ...] = ()
     """Saved values that eager's backward reads, too, and from which this one recomputes what eager
     has saved; each with that memory's owner (PART-40)."""
     edge_order: tuple[int, ...] | None = None
     """The places of the gradients in eager's order of arrival; None if that is their order here
     (CAG-10)."""
-    write_observed: tuple[tuple[int, Any], ...] = attrs.field(init=False)
+    write_observed: tuple[tuple[int, SavedOwner], ...] = attrs.field(init=False)
     """Saved values of both kinds: storages call the node before they are written."""
     wrapped: tuple[bool, ...] = attrs.field(init=False)
     """Whether each tangent is a wrapper."""
 
     @write_observed.default
-    def _borrowed(self) -> tuple[tuple[int, Any], ...]:
+    def _borrowed(self) -> tuple[tuple[int, SavedOwner], ...]:
         return (*self.copied_on_write, *self.byte_checked)
 
     @wrapped.default

@@ -15,6 +15,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Gradient, Result, Tangent
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.backward.joint import Joint
+from aotlite.stages.records.backward.partition import SavedOwner
 from aotlite.stages.records.capture_inputs import SourceRole
 from aotlite.stages.records.metadata.function_facts import FamilyMeta
 from aotlite.stages.records.metadata.subclass_meta import gradient_of, outermost_role
@@ -33,8 +34,8 @@ def plan_backward(
     leaves: Container[SourceRole],
     families: Sequence[FamilyMeta],
     *,
-    copied_on_write: tuple[tuple[int, Any], ...] = (),
-    byte_checked: tuple[tuple[int, Any], ...] = (),
+    copied_on_write: tuple[tuple[int, SavedOwner], ...] = (),
+    byte_checked: tuple[tuple[int, SavedOwner], ...] = (),
     derivatives: Derivatives = NO_DERIVATIVES,
     number: int = 0,
 ) -> BackwardPlan | None:

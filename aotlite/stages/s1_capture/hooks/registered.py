@@ -214,7 +214,7 @@ class RegisteredHooks:
         """The tape nodes of results that retain their gradients."""
         return {tensor._node: role for role, tensor in self.kept.items()}  # type: ignore[misc]
 
-    def edges(self) -> dict[Any, list[Edge]]:
+    def edges(self) -> dict[Output, list[Edge]]:
         """The tape edges of results that retain their gradients, by role."""
         return {
             role: [(node, tensor._index)]

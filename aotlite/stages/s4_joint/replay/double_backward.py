@@ -33,7 +33,7 @@ from aotlite.stages.records.backward.gradient_reads import GradientReads, SavedO
 from aotlite.stages.records.backward.joint import BackwardFacts, BackwardMemory
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.capture_inputs import CapturedFamily, SourceRole
+from aotlite.stages.records.capture_inputs import CapturedFamily, OwnerRole, SourceRole
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.backward_effects import what_happens
@@ -64,7 +64,7 @@ from aotlite.stages.s4_joint.subclasses.tangents import (
 )
 from aotlite.stages.s4_joint.tape_recording import Root, TapeRecording
 from aotlite.stages.shared.double_backward import double_backward_refusal, owner_at_next_order
-from aotlite.stages.shared.gradient_sinks import sinks_of
+from aotlite.stages.shared.gradient_sinks import Source, sinks_of
 from aotlite.stages.shared.subclass_rebuild import subclass_meta_of
 from aotlite.stages.shared.tape_queries import passed, passed_at_some_order
 
@@ -73,7 +73,7 @@ from aotlite.stages.shared.tape_queries import passed, passed_at_some_order
 class Start(Record):
     """A differentiable result: the tape edge at which its gradient enters, and the form of that."""
 
-    role: Any
+    role: Result
     edge: Edge | None
     meta: TensorMeta
     like: Tensor | None = None
@@ -104,7 +104,7 @@ class KeptTape(Record):
     nodes: tuple[Node, ...]
     inputs: tuple[Node, ...]
     """The placeholders."""
-    sources: tuple[Any, ...]
+    sources: tuple[Source, ...]
     """Where gradients are collected: inputs, bases of families, tangents of earlier orders."""
     starts: tuple[Start, ...]
     owners: Mapping[Storage, Any]
@@ -117,13 +117,13 @@ class KeptTape(Record):
     """The order of the derivatives that a backward through this tape gives."""
     contexts: ContextAttributes = attrs.field(factory=ContextAttributes)
     """What each recording finds on the contexts of custom functions."""
-    higher_order_inputs: frozenset[Any] = frozenset()
+    higher_order_inputs: frozenset[SourceRole] = frozenset()
     """The sources that derivatives of some order, the first or a later one, may reach."""
 
-    def incoming(self, result: Role) -> Any:
+    def incoming(self, result: Role) -> Incoming:
         """The role of this result's tangent as an input: wrapped once more at each order."""
-        role = result
-        for _ in range(self.order):
+        role = Incoming(result)
+        for _ in range(1, self.order):
             role = Incoming(role)
         return role
 
@@ -131,7 +131,7 @@ class KeptTape(Record):
 def kept_tape(
     captured: Captured,
     roots: Sequence[Root],
-    owners: Mapping[Any, Any],
+    owners: Mapping[Storage, OwnerRole],
     memory: Sequence[BackwardMemory],
     *,
     users: bool,
@@ -181,7 +181,7 @@ class DerivativeJoint(Record):
     """Facts of its backward half, the second backward."""
     incoming: frozenset[Any]
     """The roles of the inputs that are tangents of the first backward, or parts of such."""
-    gradients: tuple[tuple[Any, TensorMeta | None], ...]
+    gradients: tuple[tuple[SourceRole, TensorMeta | None], ...]
     """For each source of the earlier order the meta of its gradient; None if it gets none."""
     kept_tape: KeptTape
     runs_user_code: bool
@@ -271,16 +271,20 @@ class _Order:
         if refusal:
             raise double_backward_refusal(refusal)
         there = [grad for grad in gradients if grad is not None]
-        results = {Output(k): grad for k, grad in enumerate(there)}
-        outputs = [pair for role, grad in results.items() for pair in self._read(role, grad)]
+        results: dict[Output, Tensor] = {Output(k): grad for k, grad in enumerate(there)}
+        outputs: list[tuple[Role, Node | None]] = []
+        for role, grad in results.items():
+            outputs += self._read(role, grad)
         inputs = (*self.kept_tape.inputs, *[node for i in incoming for node in i.placeholders])
-        tangents = {role: self._tangent(role, grad) for role, grad in results.items()}
+        tangents: dict[Result, FakeTangent] = {}
+        for role, grad in results.items():
+            tangents[role] = self._tangent(role, grad)
         contexts = self.kept_tape.contexts.of_next_order()
         second = DerivativeRecording(self.recorder, sources, contexts=contexts)
         for role, grad in results.items():
             if (edge := edge_of(grad)) is not None:
                 second.roots.append((role, edge, tangents[role].tensor))
-        given = [node for role, _, _ in second.roots for node in tangents[role].inputs]
+        given = [node for of, _, _ in second.roots for node in tangents[of].inputs]
         kept_tape = self._taped(inputs, second)
         reads, reached = self._look_behind(second)
         with in_grad_mode(False), in_phase(self.recorder, Phase.BACKWARD):
@@ -371,13 +375,13 @@ class _Order:
                 self.owners[leaf.storage] = self.kept_tape.incoming(of)
         return IncomingInput(role, given.inputs, fake)
 
-    def _gradients(self, incoming: list[IncomingInput]) -> list[Any]:
+    def _gradients(self, incoming: list[IncomingInput]) -> list[Tensor | None]:
         tape, pairs = self.kept_tape, zip(self._arrived(), incoming, strict=True)
         tape.contexts.put_back([start.edge for start in tape.starts])
         first = TapeRecording(self.recorder, tape.sources, creates_graph=True)
         return first.gradients([(start.role, start.edge, given.fake) for start, given in pairs])
 
-    def _read(self, role: Output, grad: Tensor) -> list[tuple[Role, Any]]:
+    def _read(self, role: Output, grad: Tensor) -> list[tuple[Role, Node]]:
         """The outputs for a gradient; its storage is noted as owned by that result."""
         self.owners.setdefault(grad.storage, role)
         if not is_wrapper(grad):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
 from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, same_spec
@@ -25,7 +26,7 @@ from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 
 WHERE = OPS["where"]
 
-Given = tuple[Any, int]
+Given = tuple[Tensor, int]
 """A gradient, and the results, as bits, from whose tangents it comes."""
 
 
@@ -54,7 +55,7 @@ def joined(recorder: Trace, results: Sequence[Role], before: Given, after: Given
 
 
 def note_required_arrivals(
-    recorder: Trace, results: Sequence[Any], node: Any, given: Given
+    recorder: Trace, results: Sequence[Role], node: TapeNode, given: tuple[int, int]
 ) -> None:
     """Notes that a custom function can see which of its gradients arrive: it gets None for others.
 

@@ -41,10 +41,12 @@ from aotlite.ir.graph.role import (
 )
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.capture_inputs import SourceRole
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.recording_blocks import in_phase, nothing_kept
+from aotlite.stages.shared.gradient_sinks import Source
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper, subclass_meta_of
 
 
@@ -82,7 +84,7 @@ def wrapper_of(captured: Captured, meta: FunctionMeta, result: Result) -> Tensor
 
 
 def fake_tangent(
-    recorder: Trace, result: Role, meta: TensorMeta, like: Tensor | None
+    recorder: Trace, result: Result, meta: TensorMeta, like: Tensor | None
 ) -> FakeTangent:
     """The tangent of a result: with its strides, or contiguous if these overlap (TAN-2).
 
@@ -95,8 +97,8 @@ def fake_tangent(
 
 def stand_in(
     recorder: Trace,
-    result: Any,
-    role_of: Callable[[Any], Any],
+    result: Result,
+    role_of: Callable[[Result], Role],
     meta: TensorMeta,
     like: Tensor | None,
 ) -> FakeTangent:
@@ -110,11 +112,11 @@ def stand_in(
     return FakeTangent(tensor, tuple(inputs), wrapping)
 
 
-def _phase_of(role: Any) -> Phase:
+def _phase_of(role: Role) -> Phase:
     return Phase.BACKWARD if type(role) is Tangent else Phase.FORWARD
 
 
-def _dense_tangent(recorder: Trace, role: Any, meta: TensorMeta) -> Tensor:
+def _dense_tangent(recorder: Trace, role: Role, meta: TensorMeta) -> Tensor:
     if has_internal_overlap(meta.shape, meta.stride):
         meta = meta.as_contiguous()
     tangent = Tensor(Storage(None, capture=recorder), meta)
@@ -125,7 +127,11 @@ def _dense_tangent(recorder: Trace, role: Any, meta: TensorMeta) -> Tensor:
 
 
 def _wrapper_tangent(
-    recorder: Trace, result: Any, role_of: Callable[[Any], Any], like: Tensor, inputs: list[Node]
+    recorder: Trace,
+    result: Result,
+    role_of: Callable[[Result], Role],
+    like: Tensor,
+    inputs: list[Node],
 ) -> Tensor:
     names, _ = flatten(like)
     inner: dict[str, Tensor] = {}
@@ -188,11 +194,11 @@ def _each_once(recorder: Trace, like: Tensor) -> Tensor:
 
 
 def flat_gradients(
-    recorder: Trace, sources: Sequence[Any], grads: Sequence[Any]
-) -> tuple[list[tuple[Role, Any]], dict[Any, SubclassMeta | None]]:
+    recorder: Trace, sources: Sequence[Source], grads: Sequence[Tensor | None]
+) -> tuple[list[tuple[Role, Node | None]], dict[Role, SubclassMeta | None]]:
     """The sources' gradients as graph outputs, and the metas by which wrappers are made of them."""
-    outputs: list[tuple[Role, Any]] = []
-    wrappings: dict[Any, SubclassMeta | None] = {}
+    outputs: list[tuple[Role, Node | None]] = []
+    wrappings: dict[Role, SubclassMeta | None] = {}
     for source, grad in zip(sources, grads, strict=True):
         if source.entries:
             values, wrappings[Gradient(source.role)] = flat_gradient(recorder, source.role, grad)
@@ -201,8 +207,8 @@ def flat_gradients(
 
 
 def flat_gradient(
-    recorder: Trace, role: Any, grad: Tensor | None
-) -> tuple[list[tuple[Role, Any]], SubclassMeta | None]:
+    recorder: Trace, role: SourceRole, grad: Tensor | None
+) -> tuple[list[tuple[Role, Node | None]], SubclassMeta | None]:
     """A gradient as graph outputs, and the meta by which a wrapper is made of them (SUB-11)."""
     if grad is None or not is_wrapper(grad):
         return [(Gradient(role), None if grad is None else grad.value)], None

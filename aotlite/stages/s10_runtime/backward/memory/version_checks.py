@@ -9,13 +9,13 @@ Rules: SAV-2, PART-37, PART-40. Spec: `specs/s10_runtime.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from aotlite.backends.python_source import listed
 from aotlite.stages.records.backward.gradient_reads import SavedOf
+from aotlite.stages.records.backward.partition import SavedOwner
 from aotlite.stages.s10_runtime.source import MANY, FunctionSource
 
-Storages = Callable[[Any], str]
+Storages = Callable[[SavedOwner], str]
 """The expression for the storage of an owner of memory."""
 
 
@@ -44,7 +44,7 @@ def add_saved_versions(
 
 
 def add_write_observers(
-    source: FunctionSource, observed: Sequence[tuple[int, Any]], storage_of: Storages
+    source: FunctionSource, observed: Sequence[tuple[int, SavedOwner]], storage_of: Storages
 ) -> None:
     """Adds the lines that make the node an observer of writes (PART-37, PART-40).
     `observed` are the plan's `write_observed`."""
@@ -57,8 +57,8 @@ def add_write_observers(
 
 
 def _named(
-    source: FunctionSource, owners: Sequence[Any], storage_of: Storages, letter: str
-) -> dict[Any, str]:
+    source: FunctionSource, owners: Sequence[SavedOwner], storage_of: Storages, letter: str
+) -> dict[SavedOwner, str]:
     """Adds variables for the owners' storages; their names by owner."""
     names = {owner: f"{letter}{i}" for i, owner in enumerate(dict.fromkeys(owners))}
     for owner, name in names.items():
