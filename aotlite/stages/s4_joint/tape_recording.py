@@ -25,7 +25,7 @@ from aotlite.ir.graph.role import Result
 from aotlite.stages.records.backward.joint import ArrivalChoice
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.recording_blocks import in_grad_mode, in_phase
-from aotlite.stages.shared.gradient_sinks import Source, sinks_of, sum_at_entry
+from aotlite.stages.shared.gradient_sinks import GradientSource, sinks_of, sum_at_entry
 
 Root = tuple[Result, Edge | None, Tensor]
 """A result, the tape edge at which its gradient enters, and its fake tangent."""
@@ -36,7 +36,7 @@ class TapeRecording:
     """Records the backward of one tape, if need be several times."""
 
     recorder: Trace
-    sources: Sequence[Source]
+    sources: Sequence[GradientSource]
     """Where gradients are collected: inputs, bases of families, tangents of earlier orders."""
     errors: dict[Result, Exception] = attrs.field(factory=dict)
     """The error that eager's backward of a result raises (JNT-15)."""

@@ -20,7 +20,7 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.stages.records.capture_inputs import CapturedInput, SourceRole
 
 
-class Source(Protocol):
+class GradientSource(Protocol):
     """Where gradients are collected: an input, a family, or a tangent of an earlier order."""
 
     @property
@@ -30,7 +30,7 @@ class Source(Protocol):
     def entries(self) -> tuple[Edge, ...]: ...
 
 
-def sinks_of(given: Source) -> list[tuple[Edge, tuple[ViewStep, ...]]]:
+def sinks_of(given: GradientSource) -> list[tuple[Edge, tuple[ViewStep, ...]]]:
     """The edges at which a gradient is collected, each with the geometry ops before it.
     A leaf whose geometry changes (under no_grad) gets a new accumulating node each time (TEN-24).
     """
@@ -53,7 +53,7 @@ def _collecting_nodes(edge: Edge) -> list[tuple[Edge, tuple[ViewStep, ...]]]:
     return found
 
 
-def sum_at_entry(given: Source, parts: list[tuple[Any, tuple[ViewStep, ...]]]) -> Any:
+def sum_at_entry(given: GradientSource, parts: list[tuple[Any, tuple[ViewStep, ...]]]) -> Any:
     """The sum of gradients collected in several geometries, in the input's geometry at entry."""
     total = None
     for grad, moves in parts:

@@ -64,7 +64,7 @@ from aotlite.stages.s4_joint.subclasses.tangents import (
 )
 from aotlite.stages.s4_joint.tape_recording import Root, TapeRecording
 from aotlite.stages.shared.double_backward import double_backward_refusal, owner_at_next_order
-from aotlite.stages.shared.gradient_sinks import Source, sinks_of
+from aotlite.stages.shared.gradient_sinks import GradientSource, sinks_of
 from aotlite.stages.shared.subclass_rebuild import subclass_meta_of
 from aotlite.stages.shared.tape_queries import passed, passed_at_some_order
 
@@ -104,7 +104,7 @@ class KeptTape(Record):
     nodes: tuple[Node, ...]
     inputs: tuple[Node, ...]
     """The placeholders."""
-    sources: tuple[Source, ...]
+    sources: tuple[GradientSource, ...]
     """Where gradients are collected: inputs, bases of families, tangents of earlier orders."""
     starts: tuple[Start, ...]
     owners: Mapping[Storage, Any]

@@ -46,7 +46,7 @@ from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.recording_blocks import in_phase, nothing_kept
-from aotlite.stages.shared.gradient_sinks import Source
+from aotlite.stages.shared.gradient_sinks import GradientSource
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper, subclass_meta_of
 
 
@@ -194,7 +194,7 @@ def _each_once(recorder: Trace, like: Tensor) -> Tensor:
 
 
 def flat_gradients(
-    recorder: Trace, sources: Sequence[Source], grads: Sequence[Tensor | None]
+    recorder: Trace, sources: Sequence[GradientSource], grads: Sequence[Tensor | None]
 ) -> tuple[list[tuple[Role, Node | None]], dict[Role, SubclassMeta | None]]:
     """The sources' gradients as graph outputs, and the metas by which wrappers are made of them."""
     outputs: list[tuple[Role, Node | None]] = []
