@@ -342,6 +342,52 @@ def test_containers_on_a_context_are_put_back_as_they_were() -> None:
         assert [222.0, 222.0] == grad.tolist()
 
 
+class Scales(Identity):
+    """Multiplies by a tensor from outside, in both halves."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x * OUTSIDE
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad * 2 * ctx.saved_tensors[0] * OUTSIDE
+
+
+@pytest.mark.rules("DBL-1", "DBL-2", "SAV-3")
+@pytest.mark.parametrize("outer", [True, False])
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_derivative_finds_tensors_from_outside(outer: bool, is_written: bool) -> None:
+    """A backward that reads a global, which is an input of the call, is recorded after the call."""
+
+    def function(x: Any) -> Any:
+        return Scales.apply(x * x) * OUTSIDE if outer else Scales.apply(x * x)
+
+    def two(run: Any) -> list[Any]:
+        x, found = leaf(), []
+        value = run(x).sum()
+        if is_written:
+            OUTSIDE.mul_(2.0)
+        try:
+            for _ in range(2):
+                grad: Any = al.autograd.grad(value, [x], create_graph=True)[0]
+                found.append(grad.tolist())
+                value = grad.sum()
+        except al.AutogradError:
+            found.append("refused")
+        finally:
+            if is_written:
+                OUTSIDE.div_(2.0)
+        return found
+
+    eager, compiled = two(function), two(al.compile(function, backend="reference"))
+    if is_written and not outer:  # eager reads the new values at every order (SAV-3)
+        assert [eager[0], "refused"] == compiled
+    else:
+        assert eager == compiled
+
+
 # ----------------------------------------------------------------------------- random programs
 KINDS = ("caches", "counts", "draws", "writes", "pair", "hook", "tell", "mul", "add_", "exp")
 SEEN: list[Any] = []

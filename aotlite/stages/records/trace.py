@@ -10,6 +10,7 @@ library sees it by a protocol, which extends the one before:
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -139,6 +140,10 @@ class HookTrace(HookProtocol, Protocol):
         """The outputs of the retained gradients, after the recording of the backward."""
 
 
+OuterFakes = dict[int, tuple[weakref.ref[Tensor], Tensor]]
+"""Id of a tensor from outside -> the tensor, if it is alive, and its fake."""
+
+
 class Trace(Recorder, Protocol):
     """The recorder of one capture, after the return of the function."""
 
@@ -149,6 +154,8 @@ class Trace(Recorder, Protocol):
     guards: list[Guard]
     offset_read: set[InputRole]
     """The inputs whose storage offset the function has read."""
+    outer_fakes: OuterFakes
+    """While a kept tape is recorded: the fakes of tensors that users' code may read."""
     phase: Phase
     """The phase of the next recorded node."""
     sequence: int
@@ -176,6 +183,9 @@ class Trace(Recorder, Protocol):
 
     def input_of(self, tensor: Tensor) -> CapturedInput | None:
         """The input of a tensor, which is the input itself or its fake."""
+
+    def weak_fakes(self) -> OuterFakes:
+        """The fakes of tensors from outside, before the recorder is closed."""
 
     def real_of(self, fake: Tensor) -> Tensor:
         """The real tensor of an input's fake tensor."""

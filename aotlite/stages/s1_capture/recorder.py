@@ -41,6 +41,7 @@ from aotlite.stages.records.guards.guard_records import (
     ValueGuard,
 )
 from aotlite.stages.records.guards.snapshots import snapshot_of
+from aotlite.stages.records.trace import OuterFakes
 from aotlite.stages.s1_capture.as_strided_extents import AsStridedExtents, check_window
 from aotlite.stages.s1_capture.environment.access_search import AccessPathIndex, parts_at
 from aotlite.stages.s1_capture.environment.capture_tables import CaptureTables
@@ -87,6 +88,7 @@ class CaptureRecorder:
         self.scopes = ModuleScopes()
         self._index = AccessPathIndex(function, leaves)
         self._met = CaptureTables()
+        self.outer_fakes: OuterFakes = {}
         self._hidden: list[AccessPath] = []
         """Access paths of the hidden inputs, in order."""
         # a part for each feature
@@ -116,7 +118,8 @@ class CaptureRecorder:
             return tensor if tensor.value is not None else self.wrapped.adopted(tensor)
         fake = self._met.fakes.get(id(tensor))
         if fake is None:
-            return self._lift(tensor)
+            known = self.outer_fakes.get(id(tensor))
+            return self._lift(tensor) if known is None or known[0]() is not tensor else known[1]
         given = self._met.inputs[id(fake)]
         if isinstance(given.role, (Primal, Part)) and id(tensor) not in self._met.reached:
             self._reach(tensor, given.role)
@@ -321,6 +324,9 @@ class CaptureRecorder:
         return tuple(
             [(self._met.fakes[id(a)], self._met.fakes[id(b)]) for a, b in self.families.late]
         )
+
+    def weak_fakes(self) -> OuterFakes:
+        return self._met.outer_fakes()
 
     def real_of(self, fake: Tensor) -> Tensor:
         """The caller's tensor that an input's fake stands for."""

@@ -16,7 +16,7 @@ from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.eager.tracked_objects import observing
 from aotlite.ir.errors import noted
 from aotlite.ir.graph import Node, Phase
-from aotlite.stages.records.trace import Trace
+from aotlite.stages.records.trace import OuterFakes, Trace
 
 
 @contextmanager
@@ -94,14 +94,19 @@ def nothing_kept(recorder: Trace) -> Iterator[None]:
 
 @contextmanager
 def continuing(
-    recorder: Trace, nodes: Sequence[Node], wrappers: dict[Node, Tensor | None]
+    recorder: Trace,
+    nodes: Sequence[Node],
+    wrappers: dict[Node, Tensor | None],
+    outer_fakes: OuterFakes,
 ) -> Iterator[None]:
     """A block that records after the nodes of a kept tape; then the recorder is as before."""
     before = recorder.nodes, recorder.sequence
     wrapped, state = recorder.wrapped.nodes, recorder.streams.state
     recorder.nodes, recorder.wrapped.nodes = list(nodes), wrappers
+    recorder.outer_fakes = outer_fakes
     try:
         yield
     finally:
         recorder.nodes, recorder.sequence = before
+        recorder.outer_fakes = {}
         recorder.wrapped.nodes, recorder.streams.state = wrapped, state

@@ -223,4 +223,5 @@ class UserCodeRecording(TapeRecording):
         users = self.user_code or bool(recorder.wrapped)
         captured, owners = self.results.captured, self.paths.owners
         tape = kept_tape(captured, self.roots, owners, memory, users=users)
-        return attrs.evolve(tape, contexts=self.contexts)
+        fakes = recorder.weak_fakes() if users else {}
+        return attrs.evolve(tape, contexts=self.contexts, outer_fakes=fakes)

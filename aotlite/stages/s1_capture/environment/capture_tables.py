@@ -6,6 +6,7 @@ Spec: `specs/s1_capture.md`.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import attrs
@@ -15,6 +16,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node
 from aotlite.stages.records.capture_inputs import CapturedInput
 from aotlite.stages.records.guards.access_paths import AccessPath
+from aotlite.stages.records.trace import OuterFakes
 
 
 @attrs.define(eq=False, repr=False)
@@ -40,3 +42,7 @@ class CaptureTables:
     """Modules and optimizers that were made during the capture."""
     alive: list[Any] = attrs.field(factory=list)
     """The objects whose ids are keys above, kept alive so that no other object gets their id."""
+
+    def outer_fakes(self) -> OuterFakes:
+        """The fakes of tensors from outside, which are not kept alive."""
+        return {id(t): (weakref.ref(t), self.fakes[id(t)]) for t in self.reals.values()}

@@ -35,7 +35,7 @@ from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedFamily, OwnerRole, SourceRole
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
-from aotlite.stages.records.trace import Trace
+from aotlite.stages.records.trace import OuterFakes, Trace
 from aotlite.stages.s4_joint.backward_effects import what_happens
 from aotlite.stages.s4_joint.gradient_paths import TapeWalk
 from aotlite.stages.s4_joint.instrumented_runs import (
@@ -115,6 +115,8 @@ class KeptTape(Record):
     """Memory of such storages that users' Python reads, and no tape node saves."""
     order: int = 1
     """The order of the derivatives that a backward through this tape gives."""
+    outer_fakes: OuterFakes = attrs.field(factory=dict)
+    """The fakes of tensors from outside, which users' code may read again."""
     contexts: ContextAttributes = attrs.field(factory=ContextAttributes)
     """What each recording finds on the contexts of custom functions."""
     higher_order_inputs: frozenset[SourceRole] = frozenset()
@@ -198,7 +200,7 @@ def derivative_joint(kept_tape: KeptTape, arriving: Mapping[Role, bool]) -> Deri
     """
     recorder = kept_tape.recorder
     with (
-        continuing(recorder, kept_tape.nodes, dict(kept_tape.wrapped)),
+        continuing(recorder, kept_tape.nodes, dict(kept_tape.wrapped), kept_tape.outer_fakes),
         recording_engine(recorder, create_graph=True),
     ):
         return _Order(kept_tape, arriving).joint()
