@@ -22,7 +22,7 @@ from rich.console import Console
 
 from aotlite.ir.dtypes import DType, float32, float64
 from aotlite.ir.scalar.expression import walk
-from aotlite.ir.scalar.functions import ScalarFunction, declared, expanded_body, find
+from aotlite.ir.scalar.functions import FUNCTIONS, ScalarFunction, declared, expanded_body, find
 from benchmarks.common import machine, table, wide_console
 from benchmarks.function_kernels import Compiled
 
@@ -31,7 +31,6 @@ SIZE = 1 << 14
 """The number of timed elements, for which the cost of a call is negligible."""
 Reference = Callable[..., Any]
 
-ARC = {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "tan2", "sinh", "cosh", "tanh")}
 _FROM_MATH = {"erf": math.erf, "erfc": math.erfc, "lgamma": math.lgamma}
 
 
@@ -47,8 +46,9 @@ def floating() -> list[ScalarFunction]:
 
 
 def numpy_function(op: str) -> Reference | None:
-    """NumPy's own function."""
-    return getattr(np, {"pow": "power", **ARC}.get(op, op), None)
+    """NumPy's own function, if the row names one."""
+    found: Reference = np.power if op == "pow" else FUNCTIONS[op].numpy
+    return found if isinstance(found, np.ufunc) else None
 
 
 def reference(op: str, dtype: DType) -> Reference | None:

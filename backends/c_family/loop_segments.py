@@ -17,7 +17,17 @@ from itertools import pairwise
 import attrs
 
 from aotlite.ir import dtypes
-from aotlite.ir.scalar.expression import Affine, Scalar, const, load, rebuilt, unknown, walk, where
+from aotlite.ir.scalar.expression import (
+    Affine,
+    Scalar,
+    const,
+    is_affine,
+    load,
+    rebuilt,
+    unknown,
+    walk,
+    where,
+)
 from aotlite.ir.scalar.primitives import COMPARISONS
 
 Base = tuple[tuple[int | Scalar, int], ...]
@@ -136,7 +146,7 @@ class AffineForms:
 
 def _terms(scalar: Scalar) -> tuple[Scalar, ...]:
     """Returns the operands of a sum, difference, product or negation; else nothing."""
-    return scalar.args if scalar.op in ("neg", "add", "sub", "mul") else ()
+    return scalar.args if is_affine(scalar) else ()
 
 
 def _form(scalar: Scalar, terms: list[Form | None], fixed: Fixed | None) -> Form | None:

@@ -231,10 +231,12 @@ def alike(*args: Operand) -> tuple[Scalar, ...]:
 
     Raises OverflowError for a number that the dtype does not hold.
     """
-    wanted = None
+    found: DType | None = None
     for a in args:
-        if type(a) is Scalar and a.dtype is not wanted:
-            wanted = a.dtype if wanted is None else _promoted(wanted, a.dtype)
+        if type(a) is Scalar and a.dtype is not found:
+            found = a.dtype if found is None else _promoted(found, a.dtype)
+    assert found is not None, "only numbers"
+    wanted = found
     for a in args:
         if type(a) is not Scalar:
             wanted = _with_number(wanted, type(a))
@@ -327,6 +329,12 @@ def bits(value: Scalar, dtype: DType) -> Scalar:
     if value.dtype.itemsize != dtype.itemsize:
         raise GraphError(f"loops: bits of {value.dtype} as {dtype}, expected dtypes of one size")
     return value if value.dtype is dtype else _intern("bits", (value,), dtype)
+
+
+def is_affine(value: Scalar) -> bool:
+    """Whether a value is a sum, difference, product or negation."""
+    row = PRIMITIVE.get(value.op)
+    return row is not None and row.affine
 
 
 def _check_alike(op: str, operands: tuple[Scalar, ...]) -> None:

@@ -40,6 +40,10 @@ class Primitive:
     """Whether a 16-bit result of C is to be rounded."""
     bools: str = ""
     """The operation that computes the same of bools."""
+    affine: bool = False
+    """Whether a sum of multiples of positions may come of such sums."""
+    opposite: str = ""
+    """The comparison that holds where this one does not, of numbers that are ordered."""
 
 
 PRIMITIVE: dict[str, Primitive] = {}
@@ -65,11 +69,11 @@ def _truncated(a: Array, b: Array) -> Array:
 
 ARITHMETIC = _group(
     "arithmetic",
-    _row("add", np.add, infix="+", c="+", wraps=True, rounds=True, bools="or"),
-    _row("sub", np.subtract, infix="-", c="-", wraps=True, rounds=True),
-    _row("mul", np.multiply, infix="*", c="*", wraps=True, rounds=True, bools="and"),
+    _row("add", np.add, infix="+", c="+", wraps=True, rounds=True, bools="or", affine=True),
+    _row("sub", np.subtract, infix="-", c="-", wraps=True, rounds=True, affine=True),
+    _row("mul", np.multiply, infix="*", c="*", wraps=True, rounds=True, bools="and", affine=True),
     _row("div", np.true_divide, infix="/", c="/", rounds=True),
-    _row("neg", np.negative),
+    _row("neg", np.negative, affine=True),
     _row("abs", np.absolute, builtin="fabs"),
     _row("sqrt", np.sqrt, builtin="sqrt", rounds=True),
     _row("floor", np.floor, builtin="floor"),
@@ -96,12 +100,12 @@ INTEGER = _group(
 
 COMPARISONS = _group(
     "comparison",
-    _row("lt", np.less, infix="<", c="<"),
-    _row("le", np.less_equal, infix="<=", c="<="),
-    _row("gt", np.greater, infix=">", c=">"),
-    _row("ge", np.greater_equal, infix=">=", c=">="),
-    _row("eq", np.equal, infix="==", c="=="),
-    _row("ne", np.not_equal, infix="!=", c="!="),
+    _row("lt", np.less, infix="<", c="<", opposite="ge"),
+    _row("le", np.less_equal, infix="<=", c="<=", opposite="gt"),
+    _row("gt", np.greater, infix=">", c=">", opposite="le"),
+    _row("ge", np.greater_equal, infix=">=", c=">=", opposite="lt"),
+    _row("eq", np.equal, infix="==", c="==", opposite="ne"),
+    _row("ne", np.not_equal, infix="!=", c="!=", opposite="eq"),
 )
 """Two operands of one dtype; the result is bool."""
 

@@ -80,7 +80,7 @@ def test_a_name_has_one_function_and_calls_have_its_operands() -> None:
     with pytest.raises(ArgumentError, match=r"scalar\.exp: 2 operands, expected 1"):
         scalar.exp(X, X)
     with pytest.raises(AttributeError, match="there is no function 'expp'"):
-        scalar.expp  # type: ignore[attr-defined]  # noqa: B018
+        scalar.expp  # noqa: B018
 
 
 # -------------------------------------------------------------------------------------------- rows

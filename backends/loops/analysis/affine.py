@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from aotlite.ir.dtypes import int64
-from aotlite.ir.scalar.expression import Affine, Scalar, axis, cast, const
+from aotlite.ir.scalar.expression import Affine, Scalar, axis, cast, const, is_affine
 
 Bounds: TypeAlias = tuple[tuple[int, int], ...]
 """The least and the greatest position along each axis, both included."""
@@ -118,8 +118,7 @@ FURTHEST = 1 << 60
 
 def _terms(value: Scalar) -> tuple[Scalar, ...]:
     """Returns the operands of an int64 sum, difference, product or negation; else nothing."""
-    arithmetic = value.dtype is int64 and value.op in ("add", "sub", "mul", "neg")
-    return value.args if arithmetic else ()
+    return value.args if value.dtype is int64 and is_affine(value) else ()
 
 
 def _linear(value: Scalar) -> Linear | tuple[tuple[()], None]:
@@ -130,7 +129,7 @@ def _linear(value: Scalar) -> Linear | tuple[tuple[()], None]:
             found = (0,) * value.args[0] + (1,), 0
         case "const" if value.dtype is int64:
             found = (), value.args[0]
-        case "add" | "sub" | "mul" | "neg" if value.dtype is int64:
+        case _ if value.dtype is int64 and is_affine(value):
             terms = [each.linear for each in value.args]
             if all(each is not _NO_FORM for each in terms):
                 found = _combined(value.op, terms)

@@ -13,9 +13,7 @@ from aotlite.backends.loops.analysis.expression_facts import facts
 from aotlite.backends.loops.program import Statement, values_of
 from aotlite.backends.loops.rewrite import replaced_body
 from aotlite.ir.scalar.expression import Affine, Scalar, walk, with_operands
-from aotlite.ir.scalar.primitives import COMPARISONS
-
-_OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
+from aotlite.ir.scalar.primitives import COMPARISONS, PRIMITIVE
 
 
 def executed(roots: Iterable[Scalar], bounds: Bounds) -> dict[Scalar, Bounds | None]:
@@ -86,7 +84,7 @@ def _narrowed(bounds: Bounds, condition: Scalar, known: Narrowed, holds: bool) -
                 return narrowed(one, second, known, holds=holds)
             return hull(one, narrowed(bounds, second, known, holds=holds))
         case op if op in COMPARISONS:
-            return _compared(bounds, condition, op if holds else _OPPOSITE[op])
+            return _compared(bounds, condition, op if holds else PRIMITIVE[op].opposite)
     return bounds
 
 
@@ -96,10 +94,19 @@ def _compared(bounds: Bounds, condition: Scalar, op: str) -> Bounds | None:
         return bounds
     apart = added(left, right, -1)
     back = added(right, left, -1)
-    below = {"lt": [(apart, 1)], "le": [(apart, 0)], "gt": [(back, 1)], "ge": [(back, 0)]}
-    both = [(apart, 0), (back, 0)]
+    match op:
+        case "lt":
+            at_most = [(apart, 1)]
+        case "le":
+            at_most = [(apart, 0)]
+        case "gt":
+            at_most = [(back, 1)]
+        case "ge":
+            at_most = [(back, 0)]
+        case _:
+            at_most = [(apart, 0), (back, 0)]
     found: Bounds | None = bounds
-    for form, margin in below.get(op, both):
+    for form, margin in at_most:
         found = None if found is None else _at_most(found, form, -margin)
     return found
 
