@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op.parameter_types import Number
+from aotlite.ir.scalar import Element as Element
 from aotlite.ir.scalar.expression import Scalar
 
 
@@ -36,8 +37,6 @@ class Position(Protocol):
 
 Place = Position | Scalar | int
 """A position, or one that is loaded or computed."""
-Element = Scalar | Number
-"""An element of a result."""
 
 
 class LoopTensor(Protocol):

@@ -64,7 +64,7 @@ def expression_of_call(op: PureOp, result: DType, args: Sequence[Any]) -> Scalar
     """
     tensors = [i for i, a in enumerate(args) if type(a) is TensorMeta]
     known = [
-        parameter(len(args) + i, dtypes.int64) if isinstance(a, SymInt) else a
+        parameter(len(args) + i, dtypes.int64) if i in op.mixed and isinstance(a, SymInt) else a
         for i, a in enumerate(args)
     ]
     try:

@@ -20,14 +20,12 @@ and `scalar.function` enters another. Spec: `specs/op_declaration.md`, `specs/fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from typing import Any
+from collections.abc import Container
 
 from aotlite.ir import dtypes as dtypes
-from aotlite.ir.scalar.expression import Operand as Operand
+from aotlite.ir.scalar.expression import Operand, const, rebuilt
 from aotlite.ir.scalar.expression import Scalar as Scalar
 from aotlite.ir.scalar.expression import cast as cast
-from aotlite.ir.scalar.expression import const, rebuilt
 from aotlite.ir.scalar.expression import parameter as parameter
 from aotlite.ir.scalar.expression import where as where
 from aotlite.ir.scalar.functions.function_registry import FUNCTIONS
@@ -104,8 +102,11 @@ from aotlite.ir.scalar.functions.table import tanh as tanh
 from aotlite.ir.scalar.functions.table import trunc as trunc
 from aotlite.ir.scalar.functions.table import trunc_divide as trunc_divide
 
+Element = Operand
+"""What an op's `scalar` is called with, and what it returns: a Scalar, or a Python number."""
 
-def __getattr__(name: str) -> Callable[..., Any]:
+
+def __getattr__(name: str) -> FunctionRow:
     """The function of this name that has been entered since."""
     found = FUNCTIONS.get(name)
     if found is None:

@@ -11,14 +11,14 @@ from __future__ import annotations
 import cmath
 import struct
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias, final, overload
 from weakref import WeakValueDictionary
 
 import attrs
 import numpy as np
 
 from aotlite.ir import dtypes
-from aotlite.ir.dtypes import DType
+from aotlite.ir.dtypes import DType, Number
 from aotlite.ir.errors import GraphError
 from aotlite.ir.scalar.primitives import (
     ARITHMETIC,
@@ -30,6 +30,7 @@ from aotlite.ir.scalar.primitives import (
 )
 
 
+@final
 @attrs.frozen(eq=False, slots=True, repr=False, weakref_slot=True)
 class Scalar:
     """An operation on scalars, and the dtype of its result. Made by the functions below alone, and
@@ -125,7 +126,7 @@ class Scalar:
 
 
 _LEAVES = frozenset(LEAVES)
-Operand = Any
+Operand: TypeAlias = Scalar | Number
 """A Scalar, or a Python number that takes the dtype of the Scalar beside it."""
 
 
@@ -280,7 +281,11 @@ def function(op: str, dtype: DType, *args: Scalar) -> Scalar:
     return _intern(op, args, dtype)
 
 
-def where(condition: Scalar | bool, then: Operand, other: Operand) -> Scalar:
+@overload
+def where(condition: Scalar, then: Operand, other: Operand) -> Scalar: ...
+@overload
+def where(condition: Operand, then: Operand, other: Operand) -> Operand: ...
+def where(condition: Operand, then: Operand, other: Operand) -> Operand:
     """Returns `then` where the condition holds, else `other`; the other branch is not computed.
 
     Of two numbers the result has the dtype of what the condition compares, if that holds them.

@@ -13,6 +13,7 @@ from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.declare import pointwise, pointwise_rule, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused
 from aotlite.ir.ops.precision import number_in
+from aotlite.ir.scalar import Element
 
 _REAL_FLOATS: Refused = BOOL | INTEGER | COMPLEX | FLOAT8
 _REAL_NUMBERS: Refused = BOOL | COMPLEX | STORED
@@ -90,7 +91,7 @@ def _elu_kernel(xp: Any, a: Any, alpha: Any, scale: Any, input_scale: Any) -> An
     return xp.where(a <= 0, bent, a * scale)
 
 
-def _elu_scalar(a: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+def _elu_scalar(a: Element, alpha: float, scale: float, input_scale: float) -> Element:
     return s.where(s.le(a, 0), s.expm1(a * input_scale) * (alpha * scale), a * scale)
 
 
@@ -261,7 +262,7 @@ def _softshrink_kernel(xp: Any, a: Any, lambd: Any) -> Any:
     return xp.where(a > lambd, a - lambd, xp.where(a < -lambd, a + lambd, a * 0))
 
 
-def _softshrink_scalar(a: Any, lambd: Any) -> Any:
+def _softshrink_scalar(a: Element, lambd: float) -> Element:
     inner = s.where(s.lt(a, -lambd), a + lambd, a * 0.0)
     return s.where(s.gt(a, lambd), a - lambd, inner)
 

@@ -13,6 +13,7 @@ from aotlite.ir.ops.declare import to_float
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, refuse
 from aotlite.ir.ops.pointwise_rows import binary, elementary
+from aotlite.ir.scalar import Element
 
 _LN2, _LN10 = math.log(2), math.log(10)
 
@@ -23,14 +24,14 @@ LOG2 = elementary("log2", vjp=lambda grad, self: grad / conj(self * _LN2))
 LOG10 = elementary("log10", vjp=lambda grad, self: grad / conj(self * _LN10))
 
 
-def _log_of_sum(a: Any, b: Any) -> Any:
+def _log_of_sum(a: Element, b: Element) -> Element:
     """log(exp a + exp b) from the larger one up; where both are the same infinity, that."""
     low, high = s.minimum(a, b), s.maximum(a, b)
     off = s.where(s.eq(low, high), 0.0, low - high)
     return high + s.log1p(s.exp(off))
 
 
-def _log2_of_sum(a: Any, b: Any) -> Any:
+def _log2_of_sum(a: Element, b: Element) -> Element:
     low, high = s.minimum(a, b), s.maximum(a, b)
     off = s.where(s.eq(low, high), 0.0, low - high)
     return high + s.log1p(s.exp2(off)) * (1 / _LN2)
@@ -185,7 +186,7 @@ def _sinc_kernel(xp: Any, a: Any) -> Any:
     return xp.where(nothing, xp.ones_like(a), xp.sin(angle) / angle)
 
 
-def _sinc_scalar(a: Any) -> Any:
+def _sinc_scalar(a: Element) -> Element:
     angle = s.where(s.eq(a, 0), 1.0, a) * math.pi
     return s.where(s.eq(a, 0), 1.0, s.sin(angle) / angle)
 

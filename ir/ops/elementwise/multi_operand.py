@@ -15,6 +15,7 @@ from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused
 from aotlite.ir.ops.pointwise_rows import binary
 from aotlite.ir.ops.precision import number_in
+from aotlite.ir.scalar import Element
 
 # ------------------------------------------------------------------------------------ scaled sums
 ADD_SCALED = pointwise(
@@ -150,7 +151,7 @@ def _lerp_kernel(xp: Any, a: Any, b: Any, weight: Any) -> Any:
     return xp.where(near, a + (b - a) * weight, b - (b - a) * (1 - weight))
 
 
-def _lerp_scalar(a: Any, b: Any, weight: Any) -> Any:
+def _lerp_scalar(a: Element, b: Element, weight: Element) -> Element:
     near = s.lt(s.abs_(weight), 0.5)
     return s.where(near, a + (b - a) * weight, b - (b - a) * (1 - weight))
 
@@ -255,7 +256,7 @@ def _xlogy_kernel(xp: Any, a: Any, b: Any) -> Any:
     return xp.where(xp.isnan(b), b, product)
 
 
-def _xlogy_scalar(a: Any, b: Any) -> Any:
+def _xlogy_scalar(a: Element, b: Element) -> Element:
     return s.where(s.isnan(b), b, s.where(s.eq(a, 0), 0.0, a * s.log(b)))
 
 

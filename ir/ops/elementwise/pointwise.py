@@ -13,6 +13,7 @@ from aotlite.ir.ops.declare import by_element, pointwise_rule, real_of, same, to
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, NOTHING, STORED, WIDE
 from aotlite.ir.ops.pointwise_rows import binary, elementary, unary
 from aotlite.ir.ops.precision import number_in, widened
+from aotlite.ir.scalar import Element
 
 # ------------------------------------------------------------------------------- two operands
 ADD = binary(
@@ -121,7 +122,7 @@ def _whole_power(xp: Any, a: Any, b: Any) -> Any:
     return xp.where(b < 0, xp.astype(inverse, b.dtype), xp.power(a, xp.maximum(b, 0)))
 
 
-def _power_scalar(a: Any, b: Any) -> Any:
+def _power_scalar(a: Element, b: Element) -> Element:
     if isinstance(b, float) and abs(b) == 0.5:
         return s.sqrt(a) if b > 0 else 1.0 / s.sqrt(a)
     return s.pow_(a, b)

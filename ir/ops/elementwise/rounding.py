@@ -17,6 +17,7 @@ from aotlite.ir.ops.declare import Formulas, pointwise, pointwise_rule, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, refusal
 from aotlite.ir.ops.pointwise_rows import binary, unary
 from aotlite.ir.ops.precision import number_in
+from aotlite.ir.scalar import Element
 
 
 def _no_slope(grad: Any) -> Any:
@@ -47,7 +48,7 @@ def _round_kernel(xp: Any, a: Any, decimals: int) -> Any:
     return xp.round(a * power) / power if decimals > 0 else xp.round(a / power) * power
 
 
-def _round_scalar(a: Any, decimals: int) -> Any:
+def _round_scalar(a: Element, decimals: int) -> Element:
     if not decimals:
         return s.round_(a)
     power = 10.0 ** abs(decimals)
@@ -138,7 +139,7 @@ def _remainder_kernel(xp: Any, a: Any, b: Any) -> Any:
     return xp.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
 
 
-def _remainder_scalar(a: Any, b: Any) -> Any:
+def _remainder_scalar(a: Element, b: Element) -> Element:
     rest = s.fmod(a, b)
     turned = s.ne(s.lt(rest, 0), s.lt(b, 0))
     return s.where(s.logical_and(s.ne(rest, 0), turned), rest + b, rest)
@@ -224,7 +225,7 @@ def _bound(a: Any, number: Any) -> Any:
     return number
 
 
-def _clamp_scalar(a: Any, low: Any, high: Any) -> Any:
+def _clamp_scalar(a: Element, low: Element | None, high: Element | None) -> Element:
     low_done = a if low is None else s.maximum(a, low)
     return low_done if high is None else s.minimum(low_done, high)
 
@@ -286,7 +287,7 @@ def _replaced(xp: Any, a: Any, nan: float, posinf: float, neginf: float) -> Any:
     return xp.astype(xp.where(a != a, nan, finite), a.dtype)
 
 
-def _replaced_scalar(a: Any, nan: float, posinf: float, neginf: float) -> Any:
+def _replaced_scalar(a: Element, nan: float, posinf: float, neginf: float) -> Element:
     finite = s.where(s.eq(a, -math.inf), neginf, s.where(s.eq(a, math.inf), posinf, a))
     return s.where(s.isnan(a), nan, finite)
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import overload
 
 import attrs
 import numpy as np
 
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array
-from aotlite.ir.dtypes import DType
+from aotlite.ir.dtypes import DType, Number
 from aotlite.ir.errors import ArgumentError, GraphError
 from aotlite.ir.scalar.expression import Operand, Scalar, alike, cast, parameter, rebuilt, walk
 from aotlite.ir.scalar.expression import function as called
@@ -79,7 +79,11 @@ class FunctionRow:
     units: int
     """How many times the rounding error of its dtype a kernel may differ from `numpy`."""
 
-    def __call__(self, *operands: Operand) -> Any:
+    @overload
+    def __call__(self, first: Scalar, /, *others: Operand) -> Scalar: ...
+    @overload
+    def __call__(self, *operands: Operand) -> Operand: ...
+    def __call__(self, *operands: Operand) -> Operand:
         """Returns the expression. Of numbers alone, it is a number."""
         if len(operands) != self.operands:
             raise ArgumentError(
@@ -87,7 +91,8 @@ class FunctionRow:
             )
         if not any(type(a) is Scalar for a in operands):
             with np.errstate(all="ignore"):
-                return np.asarray(self.numpy(*map(np.asarray, operands))).item()
+                value: Number = np.asarray(self.numpy(*map(np.asarray, operands))).item()
+                return value
         same = alike(*operands)
         dtype = same[0].dtype
         if self.floating and dtype.kind <= dtypes.INTEGER:

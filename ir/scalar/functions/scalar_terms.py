@@ -13,7 +13,7 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
-from aotlite.ir.scalar.expression import Scalar, bits, cast, const, function, make, where
+from aotlite.ir.scalar.expression import Operand, Scalar, bits, cast, const, function, make, where
 
 INF = math.inf
 NAN = math.nan
@@ -28,12 +28,12 @@ MAGIC = {F32: 1.5 * 2.0**23, F64: 1.5 * 2.0**52}
 sum: the usual trick for rounding without a conversion."""
 
 
-def eq(a: Any, b: Any) -> Scalar:
+def eq(a: Operand, b: Operand) -> Scalar:
     """Returns a == b."""
     return make("eq", a, b)
 
 
-def ne(a: Any, b: Any) -> Scalar:
+def ne(a: Operand, b: Operand) -> Scalar:
     """Returns a != b."""
     return make("ne", a, b)
 
