@@ -23,7 +23,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import attrs
 
@@ -45,9 +45,6 @@ from aotlite.ir.op.formula import Vjp as Vjp
 from aotlite.ir.op.formula import parse_vjp as parse_vjp
 from aotlite.ir.op.schema import Schema, parse_schema
 from aotlite.ir.symbols.table import SymbolTable
-
-if TYPE_CHECKING:
-    from aotlite.ir.scalar import Element
 
 
 class Cost(enum.Enum):
@@ -206,7 +203,7 @@ class PureOp(Op):
 
     kernel: Callable[..., Any] = attrs.field(kw_only=True)
     vjp: Vjp | None = attrs.field(kw_only=True)
-    scalar: Callable[..., Element] | None = attrs.field(kw_only=True, default=None)
+    scalar: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
     """Pointwise: the result's element as an expression of the operands' (`ir/scalar`)."""
     compute: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
     """Pointwise: `compute(xp, *operands)`, the kernel on operands that need no cast."""
