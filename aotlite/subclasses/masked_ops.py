@@ -104,7 +104,7 @@ class _Where(Function):
         return ops.where(ctx.saved_tensors[0], grad, 0.0), None
 
 
-def pointwise(func: Rule, args: Any, kwargs: Any) -> MaskedData:
+def pointwise(func: Rule, args: Any, kwargs: dict[str, object]) -> MaskedData:
     """The rule of pointwise ops: an element is kept where all its operands' elements are."""
     mask = reduce(ops.logical_and, [each.mask for each in pairs_in(args)])
     dense = part_of(args, _data)

@@ -17,6 +17,7 @@ import optree
 from aotlite.testing.assertions import Difference
 from aotlite.testing.compiled import REFUSED
 from aotlite.testing.engines import Engine
+from aotlite.testing.engines.base import EngineTensor
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import Observation, TensorSnapshot
 from aotlite.testing.observe.observe_call import observe_tensors, shows_bits
@@ -34,9 +35,9 @@ class Pair:
     """A value of both sessions."""
 
     name: str
-    mine: Any
+    mine: EngineTensor
     """The tensor in the session with the compiled function."""
-    its: Any
+    its: EngineTensor
 
 
 @attrs.define(eq=False)
@@ -106,7 +107,7 @@ class PairedSessions:
         self.live.append(pair)
         return pair
 
-    def _note_unseen_base(self, mine: Any, its: Any) -> None:
+    def _note_unseen_base(self, mine: EngineTensor, its: EngineTensor) -> None:
         library, storage = self.library, self.library.storage_of(mine)
         bases = library.base_of(mine), library.base_of(its)
         known = {library.storage_of(pair.mine) for pair in self.live}
@@ -122,7 +123,7 @@ class PairedSessions:
     # --- actions
     def setup(self, steps: Sequence[Step]) -> list[Any]:
         """Runs the setup of a call; returns its values as pairs."""
-        values: list[Any] = []
+        values: list[EngineTensor] = []
         for step in steps:
             args = [resolved(value, values) if is_name(value) else value for value in step.args]
             values.append(self.do(step.op, *args, no_grad=step.no_grad))
@@ -213,7 +214,7 @@ class PairedSessions:
             for pair in [p for p in self.live if p.its.requires_grad and not is_leaf(p.its)]:
                 self.forget(pair)
 
-    def _backward(self, tensors: list[Any], retain: bool) -> None:
+    def _backward(self, tensors: list[EngineTensor], retain: bool) -> None:
         given = [_cotangent(self.library, each, i) for i, each in enumerate(tensors)]
         if not retain:
             self.library.backward(tensors, given)
@@ -283,7 +284,7 @@ def _side(value: object, side: str) -> object:
     return getattr(value, side) if isinstance(value, Pair) else value
 
 
-def _cotangent(library: Engine, result: Any, place: int) -> Any:
+def _cotangent(library: Engine, result: EngineTensor, place: int) -> EngineTensor:
     dtype = str(result.dtype).rpartition(".")[2]
     values = numbers(result.numel(), 11 + place, dtype)
     return library.make(values, tuple(result.shape), dtype, grad=False)

@@ -235,7 +235,7 @@ class HostDriver:
         return strided(array_at(place, size, dtype), 0, shape, strides)
 
 
-def _multiply(a: Any, b: Any, c: Any) -> None:
+def _multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     if a.dtype.itemsize < 4:  # formed in float32, and rounded once
         a, b = a.astype(np.float32), b.astype(np.float32)
     c[...] = np.matmul(a, b)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import attrs
 
@@ -23,7 +22,7 @@ class LawError(AotliteError, AssertionError):
     name of a function; None if the law has no single case. Notes show the case in full.
     """
 
-    def __init__(self, law: str, claim: str, sentence: str, case: Any = None) -> None:
+    def __init__(self, law: str, claim: str, sentence: str, case: object = None) -> None:
         super().__init__(f"{law} ({claim}): {sentence}")
         self.law = law
         self.claim = claim

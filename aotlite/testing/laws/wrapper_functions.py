@@ -81,7 +81,7 @@ def is_wrapper(value: object) -> bool:
     return hasattr(value, "__tensor_flatten__") and hasattr(type(value), "__tensor_unflatten__")
 
 
-def flattened(wrapper: Tensor) -> tuple[tuple[str, ...], Any]:
+def flattened(wrapper: Tensor) -> tuple[tuple[str, ...], object]:
     """The names of a wrapper's parts, and its context. Raises `Broken` for any other result."""
     found = wrapper.__tensor_flatten__()
     if not isinstance(found, tuple) or len(found) != 2:

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from aotlite.testing.engines import Engine
+from aotlite.testing.engines.base import EngineTensor
 from aotlite.testing.engines.interpreter import setup_of
 from aotlite.testing.observe.observation import GradientSnapshot, Observation, TensorSnapshot
 from aotlite.testing.programs.numbers import numbers
@@ -81,7 +82,7 @@ def tensors_in(library: Engine, values: Sequence[Any]) -> Iterator[Any]:
             yield value
 
 
-def _snapshot(library: Engine, value: Any) -> tuple[object, ...]:
+def _snapshot(library: Engine, value: EngineTensor) -> tuple[object, ...]:
     return (
         tuple(value.shape),
         tuple(value.stride()),
@@ -182,7 +183,7 @@ def backward_error(library: Engine, returned: list[Any]) -> str | None:
     return _raised(library.backward, tracked, cotangents)
 
 
-def _cotangent(library: Engine, result: Any, place: int) -> object:
+def _cotangent(library: Engine, result: EngineTensor, place: int) -> object:
     dtype = str(result.dtype).rpartition(".")[2]
     values = numbers(result.numel(), 11 + place, dtype)
     return library.make(values, tuple(result.shape), dtype, grad=False)

@@ -88,7 +88,7 @@ class Language:
     def ints(self, values: Sequence[int]) -> str:
         return f"{self.module}.tensor({list(values)}, dtype={self.dtype('int64')})"
 
-    def full(self, shape: Sequence[int], number: Any, dtype: str) -> str:
+    def full(self, shape: Sequence[int], number: float, dtype: str) -> str:
         words = f"{text_of(tuple(shape))}, {text_of(number)}, dtype={self.dtype(dtype)}"
         return f"{self.module}.full({words})"
 

@@ -61,7 +61,9 @@ class Choices:
         """One of the options."""
         return seq[self.randrange(len(seq))]
 
-    def choices(self, population: Sequence[T], weights: Any = None, *, k: int = 1) -> list[T]:
+    def choices(
+        self, population: Sequence[T], weights: Sequence[int] | None = None, *, k: int = 1
+    ) -> list[T]:
         """`k` options, each drawn from all. `weights` are whole numbers."""
         ends = list(accumulate(weights or [1] * len(population)))
         return [population[bisect(ends, self.randrange(ends[-1]))] for _ in range(k)]

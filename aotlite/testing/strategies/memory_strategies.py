@@ -99,7 +99,7 @@ def layouts(
 
 @st.composite
 def _layouts(
-    draw: Any,
+    draw: st.DrawFn,
     memory: st.SearchStrategy[Storage],
     way: Callable[[Source, int, int], Geometry],
     dtypes: Sequence[str],

@@ -82,7 +82,7 @@ def _aim(limits: Limits, cell: Sequence[str] | int) -> Limits:
 
 
 @st.composite
-def _programs(draw: Any, limits: Limits, aim: Limits, hits: bool) -> Program:
+def _programs(draw: st.DrawFn, limits: Limits, aim: Limits, hits: bool) -> Program:
     source = Choices(draw)
     cell = aim.cell(source)
     attempt = attempted(source, cell, limits)
@@ -122,7 +122,9 @@ def aliased_inputs(
 
 
 @st.composite
-def _aliased_inputs(draw: Any, limits: Limits, relations: list[str], count: int | None) -> Call:
+def _aliased_inputs(
+    draw: st.DrawFn, limits: Limits, relations: list[str], count: int | None
+) -> Call:
     source = Choices(draw)
     relation = source.choice(relations)
     shape, dtype = kind_of_slots(source, ("view", "fill", "input", relation), limits)
@@ -166,7 +168,7 @@ def view_chains(
 
 
 @st.composite
-def _view_chains(draw: Any, limits: Limits) -> Program:
+def _view_chains(draw: st.DrawFn, limits: Limits) -> Program:
     source = Choices(draw)
     cell = limits.views[0] if len(limits.views) == 1 else "view", "fill", "input", "alone"
     slot = Slot(*kind_of_slots(source, cell, limits))
@@ -213,7 +215,7 @@ def calls_of(
 
 
 @st.composite
-def _calls_of(draw: Any, program: Program, slots: list[Slot], limits: Limits) -> Call:
+def _calls_of(draw: st.DrawFn, program: Program, slots: list[Slot], limits: Limits) -> Call:
     source: Source = Choices(draw)
     order = source.sample(range(len(slots)), len(slots))
     shuffled = [slots[order.index(place)] for place in range(len(slots))]

@@ -231,7 +231,7 @@ def _check_nested(subject: TriedWrapper) -> int:
     return count
 
 
-def _of_instance(wrapper: Any, meaning: Any, **given: Any) -> Checked:
+def _of_instance(wrapper: Tensor, meaning: Any, **given: Any) -> Checked:
     """The laws of one wrapper."""
     names = ("stored", "holds", "tolerance")
     shipped = next((each for each in SHIPPED if each.cls is type(wrapper)), None)

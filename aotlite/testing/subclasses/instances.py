@@ -64,7 +64,7 @@ def _tried(check: Callable[..., None], *args: object) -> bool:
     return True
 
 
-def _gives(subject: TriedWrapper, wrapper: Any, function: WrapperFunction) -> None:
+def _gives(subject: TriedWrapper, wrapper: Tensor, function: WrapperFunction) -> None:
     """Checks that the meanings of results, and of the argument after them, are right."""
     given = copy.deepcopy(wrapper).detach()
     worlds = [_owned(each) for each in subject.meanings.worlds(given)]
@@ -83,7 +83,7 @@ def _gives(subject: TriedWrapper, wrapper: Any, function: WrapperFunction) -> No
         check_same(f"result {k}", each, [world[k] for world in wanted], subject.meanings, tolerance)
 
 
-def _differentiates(subject: TriedWrapper, wrapper: Any, function: WrapperFunction) -> None:
+def _differentiates(subject: TriedWrapper, wrapper: Tensor, function: WrapperFunction) -> None:
     """Checks that the meaning of the gradient is the gradient of the meanings."""
     if function.kind == "in-place" or not wrapper.dtype.is_differentiable:
         return
@@ -100,7 +100,7 @@ def _differentiates(subject: TriedWrapper, wrapper: Any, function: WrapperFuncti
         )
 
 
-def _gradient(function: WrapperFunction, leaf: Any, others: list[Any]) -> object:
+def _gradient(function: WrapperFunction, leaf: Tensor, others: list[Tensor]) -> object:
     outs = [each for each in _called(function, [leaf, *others]) if each.requires_grad]
     given = [cotangent(each, k) for k, each in enumerate(outs)]
     return al.autograd.grad(outs, leaf, given)[0]
@@ -110,7 +110,7 @@ def _called(function: WrapperFunction, args: list[object]) -> list[Any]:
     return flat(function.function(*args))
 
 
-def _others(wrapper: Tensor, function: WrapperFunction) -> list[Any]:
+def _others(wrapper: Tensor, function: WrapperFunction) -> list[Tensor]:
     """Further arguments: small dense numbers."""
     numbers = np.arange(wrapper.numel()) % 5 / 2 - 1
     dense = al.tensor(numbers.reshape(tuple(wrapper.shape)), dtype=wrapper.dtype)

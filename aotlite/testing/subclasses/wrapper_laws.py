@@ -78,7 +78,7 @@ def _round_trip(subject: TriedWrapper, dense: Tensor) -> None:
     check_rebuilt(made, subject)
 
 
-def check_rebuilt(made: Any, subject: TriedWrapper) -> None:
+def check_rebuilt(made: Tensor, subject: TriedWrapper) -> None:
     names, spec = flatten(made)
     if flatten(made) != (names, spec):
         raise broken(f"taken apart twice it gives {(names, spec)}, then {flatten(made)}")
@@ -126,7 +126,7 @@ class Arguments:
         return f"{self.sample}" + ("" if self.only is None else f" with array {self.only} wrapped")
 
 
-def _wrapped(kind: SubclassKind, tensor: Tensor) -> Any:
+def _wrapped(kind: SubclassKind, tensor: Tensor) -> Tensor:
     try:
         return kind.make(tensor)
     except AotliteError:
@@ -317,7 +317,7 @@ def _views_the_meaning(subject: TriedWrapper, op: Op, given: Arguments) -> None:
             _check_writes_through(subject, op, args, kwargs, through_view=through_view)
 
 
-def _check_shared(source: Any, view: Any) -> None:
+def _check_shared(source: Tensor, view: Tensor) -> None:
     if type(view) is not type(source) or view.storage is not source.storage:
         raise broken(f"it gives a {type(view).__name__}, expected a view of the wrapper's class")
     mine, its = inner_tensors(source), inner_tensors(view)
@@ -326,7 +326,7 @@ def _check_shared(source: Any, view: Any) -> None:
             raise broken(f"part {name!r} of the view has memory of its own, expected a view")
 
 
-def _is_writable(name: str, sample: Sample, source: Any) -> bool:
+def _is_writable(name: str, sample: Sample, source: Tensor) -> bool:
     """Whether the source can be written: finite numbers, no two elements at one address."""
     arrays = list(arrays_in(sample.args))
     finite = all(np.isfinite(each).all() for each in arrays if each.dtype.kind in "fc")

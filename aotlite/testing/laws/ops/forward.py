@@ -10,6 +10,7 @@ import numpy as np
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.rng.generator import get_rng_state, set_rng_state
+from aotlite.ir.arrays import Array
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import Outline, TensorMeta
 from aotlite.ir.op import (
@@ -119,7 +120,7 @@ def _metas(meta: object) -> tuple[TensorMeta, ...]:
     return meta if type(meta) is tuple else (meta,)
 
 
-def _check_array(op: Op, sample: Sample, meta: TensorMeta, array: Any) -> None:
+def _check_array(op: Op, sample: Sample, meta: TensorMeta, array: Array) -> None:
     got = (np.shape(array), np.asarray(array).dtype)
     assert got == (meta.shape, meta.dtype.numpy), (
         f"{op.name}{sample}: the kernel gives {got[1]}{list(got[0])}, expected {meta} by the rule"

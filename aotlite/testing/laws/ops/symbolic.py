@@ -92,7 +92,7 @@ def _geometries(op: Op, samples: Sequence[Sample]) -> list[Sample]:
     return list(found.values())
 
 
-def _geometry(value: Any) -> Any:
+def _geometry(value: object) -> object:
     if isinstance(value, TensorMeta):
         return value.shape, value.stride
     return tuple(map(_geometry, value)) if type(value) is tuple else value
@@ -128,7 +128,7 @@ def _runs(op: Op, sample: Sample) -> Iterator[SymbolicRun]:
             yield run
 
 
-def _check_at_hints(run: SymbolicRun, expected: Any) -> None:
+def _check_at_hints(run: SymbolicRun, expected: object) -> None:
     hints = run.table.hints
     for assumption in run.table.log:
         assert assumption.holds(hints), (
