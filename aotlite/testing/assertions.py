@@ -229,7 +229,7 @@ def _expect_well_formed(program: Program, library: Engine) -> None:
         _expect_names(program.results, len(call.args) + len(program.body))
 
 
-def _expect_names(values: Iterable[object], known: int) -> None:
+def _expect_names(values: Iterable[Any], known: int) -> None:
     for value in values:
         if isinstance(value, tuple):
             _expect_names(value, known)

@@ -21,7 +21,7 @@ LONGEST = 120
 """The most characters of a file name."""
 
 
-def stored(item: pytest.Item, error: object, has_program: bool) -> str:
+def stored(item: pytest.Item, error: Any, has_program: bool) -> str:
     """Stores the program or law of an error. Returns the section for the test's report."""
     config = item.config
     folder = config.rootpath / config.getoption("--aotlite-scripts")

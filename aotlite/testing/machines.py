@@ -309,7 +309,7 @@ def _given(arguments: Sequence[Any]) -> list[list[Argument]]:
     return [[(tuple(shape), dtype) for shape, dtype in form] for form in several]
 
 
-def _is_form(given: object) -> bool:
+def _is_form(given: Any) -> bool:
     return bool(given) and all(
         isinstance(each, (tuple, list)) and len(each) == 2 and isinstance(each[1], str)
         for each in given

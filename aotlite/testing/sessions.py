@@ -17,7 +17,6 @@ import optree
 from aotlite.testing.assertions import Difference
 from aotlite.testing.compiled import REFUSED
 from aotlite.testing.engines import Engine
-from aotlite.testing.engines.base import EngineTensor
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import Observation, TensorSnapshot
 from aotlite.testing.observe.observe_call import observe_tensors, shows_bits
@@ -35,9 +34,9 @@ class Pair:
     """A value of both sessions."""
 
     name: str
-    mine: EngineTensor
+    mine: Any
     """The tensor in the session with the compiled function."""
-    its: EngineTensor
+    its: Any
 
 
 @attrs.define(eq=False)
@@ -107,7 +106,7 @@ class PairedSessions:
         self.live.append(pair)
         return pair
 
-    def _note_unseen_base(self, mine: EngineTensor, its: EngineTensor) -> None:
+    def _note_unseen_base(self, mine: Any, its: Any) -> None:
         library, storage = self.library, self.library.storage_of(mine)
         bases = library.base_of(mine), library.base_of(its)
         known = {library.storage_of(pair.mine) for pair in self.live}
@@ -123,7 +122,7 @@ class PairedSessions:
     # --- actions
     def setup(self, steps: Sequence[Step]) -> list[Any]:
         """Runs the setup of a call; returns its values as pairs."""
-        values: list[EngineTensor] = []
+        values: list[Any] = []
         for step in steps:
             args = [resolved(value, values) if is_name(value) else value for value in step.args]
             values.append(self.do(step.op, *args, no_grad=step.no_grad))
@@ -214,7 +213,7 @@ class PairedSessions:
             for pair in [p for p in self.live if p.its.requires_grad and not is_leaf(p.its)]:
                 self.forget(pair)
 
-    def _backward(self, tensors: list[EngineTensor], retain: bool) -> None:
+    def _backward(self, tensors: list[Any], retain: bool) -> None:
         given = [_cotangent(self.library, each, i) for i, each in enumerate(tensors)]
         if not retain:
             self.library.backward(tensors, given)
@@ -284,7 +283,7 @@ def _side(value: object, side: str) -> object:
     return getattr(value, side) if isinstance(value, Pair) else value
 
 
-def _cotangent(library: Engine, result: EngineTensor, place: int) -> EngineTensor:
+def _cotangent(library: Engine, result: Any, place: int) -> Any:
     dtype = str(result.dtype).rpartition(".")[2]
     values = numbers(result.numel(), 11 + place, dtype)
     return library.make(values, tuple(result.shape), dtype, grad=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
@@ -31,6 +31,8 @@ from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.index.positions import replaced
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused, kind_of, refusal
 from aotlite.ir.ops.precision import accumulator, cast, wide
+
+OperandT = TypeVar("OperandT", bound=Operand)
 
 Metas = tuple[TensorMeta, ...]
 Arrays = tuple[Any, ...]
@@ -215,16 +217,16 @@ def _wait(xp: Namespace, metas: Metas, tensors: Sequence[Array]) -> Arrays:
 
 
 # ------------------------------------------------------------------------------------- gradients
-def waited(name: str, tensors: Sequence[Operand], *args: object) -> list[Operand]:
+def waited(name: str, tensors: Sequence[OperandT], *args: object) -> list[OperandT]:
     """The results of a collective, after `wait`: gradient formulas and wrapper classes call it."""
     sent = _call(OPS[name], tensors, *args)
     return list(_call(OPS["wait"], sent))
 
 
-def _call(op: Op, tensors: Sequence[Operand], *args: object) -> tuple[Operand, ...]:
+def _call(op: Op, tensors: Sequence[OperandT], *args: object) -> tuple[OperandT, ...]:
     if not tensors:
         raise ArgumentError(f"{op.name}: argument 'tensors' is empty, expected one tensor a rank")
-    found: tuple[Operand, ...] = tensors[0]._apply(op, (tuple(tensors), *args))
+    found: tuple[OperandT, ...] = tensors[0]._apply(op, (tuple(tensors), *args))
     return found
 
 

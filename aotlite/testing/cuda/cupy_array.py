@@ -7,17 +7,13 @@ is an operand. Written from CuPy 14's documented behavior.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from aotlite.testing.cuda import cupy_runtime
 from aotlite.testing.cuda.cupy_runtime import CURRENT, MemoryPointer
 from aotlite.testing.cuda.emulation_errors import EmulationError
-
-Order = Literal["C", "F", "A", "K"]
-"""The orders of elements, as NumPy names them."""
 
 
 class ndarray:
@@ -30,10 +26,10 @@ class ndarray:
     def __init__(
         self,
         shape: Any,
-        dtype: npt.DTypeLike = float,
+        dtype: Any = float,
         memptr: MemoryPointer | None = None,
         strides: Sequence[int] | None = None,
-        order: Order = "C",
+        order: Any = "C",
     ) -> None:
         if strides is not None and memptr is None:
             raise ValueError("memptr must be specified if strides is specified")
@@ -56,7 +52,7 @@ class ndarray:
         return self._held.strides
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> np.dtype[Any]:
         return self._held.dtype
 
     @property
@@ -127,9 +123,9 @@ class ndarray:
     def __dlpack__(
         self,
         *,
-        stream: object = None,
-        max_version: object = None,
-        dl_device: object = None,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Any = None,
         copy: object = None,
     ) -> Any:
         if dl_device == (1, 0):
@@ -144,7 +140,7 @@ class ndarray:
             raise ValueError(f"stream is {stream}")
         return Capsule(self, stream)
 
-    def __array__(self, dtype: npt.DTypeLike = None, copy: object = None) -> Any:
+    def __array__(self, dtype: object = None, copy: object = None) -> Any:
         raise TypeError(
             "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct "
             "a NumPy array explicitly."
@@ -154,7 +150,7 @@ class ndarray:
 
     # --- to the host
     def get(
-        self, stream: object = None, order: Order = "C", out: Any = None, blocking: bool = True
+        self, stream: object = None, order: Any = "C", out: Any = None, blocking: bool = True
     ) -> Any:
         self.refuse_float8("get")
         if out is None:
@@ -162,17 +158,17 @@ class ndarray:
         out[...] = self._held
         return out
 
-    def set(self, arr: np.ndarray, stream: object = None) -> None:
+    def set(self, arr: np.ndarray, stream: Any = None) -> None:
         if not isinstance(arr, np.ndarray) or arr.dtype != self.dtype or arr.shape != self.shape:
             raise TypeError("set: an array of NumPy of another kind")
         if not self.flags.forc:
             raise RuntimeError("Cannot set to non-contiguous array")
         self._held[...] = arr
 
-    def tolist(self) -> object:
+    def tolist(self) -> Any:
         return self.get().tolist()
 
-    def item(self) -> object:
+    def item(self) -> Any:
         return self.get().item()
 
     def __bool__(self) -> bool:
@@ -197,7 +193,7 @@ class ndarray:
         return (self[i] for i in range(len(self)))
 
     # --- views and copies
-    def _view(self, held: np.ndarray, data: MemoryPointer | None = None) -> ndarray:
+    def _view(self, held: Any, data: MemoryPointer | None = None) -> ndarray:
         """An array on this one's memory."""
         found = ndarray.__new__(ndarray)
         found._held = held
@@ -206,30 +202,30 @@ class ndarray:
         found.data = self.data if not self.size or not held.size else self.data + start
         return found
 
-    def view(self, dtype: npt.DTypeLike = None, type: object = None) -> ndarray:
+    def view(self, dtype: Any = None, type: object = None) -> ndarray:
         return self._view(self._held.view() if dtype is None else self._held.view(dtype))
 
     def transpose(self, *axes: Any) -> ndarray:
         return self._view(self._held.transpose(*axes))
 
-    def reshape(self, *shape: Any, order: Order = "C", copy: object = None) -> ndarray:
+    def reshape(self, *shape: Any, order: Any = "C", copy: object = None) -> ndarray:
         found = self._held.reshape(*shape, order=order)
         if self.size and np.may_share_memory(found, self._held):
             return self._view(found)
         self.refuse_float8("reshape")
         return fresh(found)
 
-    def ravel(self, order: Order = "C") -> ndarray:
+    def ravel(self, order: object = "C") -> ndarray:
         return self.reshape(-1, order=order)
 
-    def copy(self, order: Order = "C") -> ndarray:
+    def copy(self, order: Any = "C") -> ndarray:
         self.refuse_float8("copy")
         return fresh(np.array(self._held, order=order, copy=True))
 
     def astype(
         self,
-        dtype: npt.DTypeLike,
-        order: Order = "K",
+        dtype: Any,
+        order: Any = "K",
         casting: object = None,
         subok: object = None,
         copy: bool = True,
@@ -248,7 +244,7 @@ class ndarray:
         with np.errstate(all="ignore"):
             return fresh(self._held.astype(dtype, order=order))
 
-    def fill(self, value: object) -> None:
+    def fill(self, value: Any) -> None:
         self.refuse_float8("fill")
         self._held.fill(unsigned(value) if self.flags.c_contiguous else value)
 
@@ -354,7 +350,7 @@ def _is_mask(part: object) -> bool:
 
 
 def _window(
-    pointer: MemoryPointer, shape: Any, dtype: npt.DTypeLike, strides: Any, order: Order
+    pointer: MemoryPointer, shape: Any, dtype: np.dtype[Any], strides: Any, order: Any
 ) -> np.ndarray:
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if 0 in shape or not dtype.itemsize:

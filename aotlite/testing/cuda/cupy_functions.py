@@ -89,7 +89,7 @@ def _function(name: str, own: Callable[..., Any], parameters: str) -> Callable[.
     exec(f"def taken({parameters}): return locals()", {"inf": np.inf}, scope)
     signature = inspect.signature(scope["taken"])
 
-    def call(*args: Any, **kwargs: Any) -> object:
+    def call(*args: Any, **kwargs: Any) -> Any:
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -136,14 +136,14 @@ def _position(name: str) -> Callable[..., object]:
     return found
 
 
-def _argsort(a: ndarray, axis: int = -1, kind: object = None) -> object:
+def _argsort(a: Any, axis: int = -1, kind: Any = None) -> object:
     """CuPy sorts a line of floats by their bits: nans with a sign come first."""
     if a.ndim == 1 and a.dtype.char in "fd":
         return np.lexsort((a, ~(np.isnan(a) & np.signbit(a))))
     return np.argsort(a, axis, kind=kind)
 
 
-def _sort(a: ndarray, axis: int = -1, kind: object = None) -> object:
+def _sort(a: Any, axis: int = -1, kind: Any = None) -> object:
     return a[_argsort(a)] if a.ndim == 1 else np.sort(a, axis, kind=kind)
 
 
@@ -246,16 +246,16 @@ class ufunc:
             _AT.get(self._at, self._own).at(a._held, key, value)
 
 
-def _floor_divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _floor_divide(x: Any, y: Any) -> Any:
     """For floats, the floor of the rounded quotient."""
     return np.floor(np.true_divide(x, y)) if _is_float(x, y) else np.floor_divide(x, y)
 
 
-def _remainder(x: np.ndarray, y: np.ndarray) -> object:
+def _remainder(x: Any, y: Any) -> object:
     return x - _floor_divide(x, y) * y if _is_float(x, y) else np.remainder(x, y)
 
 
-def _fmod(x: np.ndarray, y: np.ndarray) -> object:
+def _fmod(x: Any, y: Any) -> object:
     """For integers, computed in float64."""
     if _is_float(x, y):
         return np.fmod(x, y)
@@ -295,11 +295,11 @@ _AT: dict[str, Any] = {"max": np.fmax, "min": np.fmin}
 """The atomic operations; CuPy's atomic extremes ignore nan."""
 
 
-def _dtype(char: str) -> np.dtype:
+def _dtype(char: str) -> np.dtype[Any]:
     return _BFLOAT16 if char == "E" else np.dtype(char)
 
 
-def _number(value: Any, dtype: np.dtype) -> Any:
+def _number(value: Any, dtype: np.dtype[Any]) -> Any:
     """A number as CuPy passes it to a loop; integers that do not fit raise."""
     if isinstance(value, (bool, np.generic)) or dtype.kind in "iuV":
         return np.array(value, dtype)[()]
@@ -318,7 +318,7 @@ def _rank(value: Any) -> int:
     return {"b": 0, "i": 1, "u": 1, "f": 2, "c": 2}.get(kind, 3)
 
 
-def _fits(operand: Any, wanted: np.dtype, yields: bool) -> bool:
+def _fits(operand: Any, wanted: np.dtype[Any], yields: bool) -> bool:
     """Whether a loop takes an operand: without loss, or as a Python number that is cast."""
     kind: Any = None
     if isinstance(operand, (ndarray, np.generic)):

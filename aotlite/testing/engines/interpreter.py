@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from aotlite.testing.engines.base import Engine, EngineTensor
+from aotlite.testing.engines.base import Engine
 from aotlite.testing.programs.steps import Call, ProgramData, Step, resolved, returned
 
 Watch = Callable[[Step, list[Any], Any], None]
@@ -17,7 +17,7 @@ Watch = Callable[[Step, list[Any], Any], None]
 
 
 def run_steps(
-    library: Engine, steps: Sequence[Step], values: list[EngineTensor], watch: Watch | None = None
+    library: Engine, steps: Sequence[Step], values: list[Any], watch: Watch | None = None
 ) -> None:
     """Runs steps and appends the value of each; calls `watch(step, args, result)` after each."""
     for step in steps:
@@ -55,8 +55,8 @@ def body_of(
     return body
 
 
-def setup_of(library: Engine, call: Call) -> tuple[list[EngineTensor], list[Any]]:
+def setup_of(library: Engine, call: Call) -> tuple[list[Any], list[Any]]:
     """Returns all values of a call's setup, and the arguments."""
-    values: list[EngineTensor] = []
+    values: list[Any] = []
     run_steps(library, call.setup, values)
     return values, [resolved(value, values) for value in call.args]

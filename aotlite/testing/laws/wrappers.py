@@ -22,7 +22,6 @@ import attrs
 import numpy as np
 
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.arrays import Array
 from aotlite.ir.errors import AotliteError, ArgumentError
 from aotlite.testing.laws.errors import Checked, broken, running
 from aotlite.testing.laws.ops.runs import same_bits
@@ -42,7 +41,7 @@ __all__ = ["WRAPPER_LAWS", "Wrapper", "WrapperLaw", "check_subclass"]
 class Wrapper:
     """The conversions between a tensor and a wrapper."""
 
-    make: Callable[[Tensor], Tensor]
+    make: Callable[[Tensor], Any]
     unwrap: Callable[[Any], Tensor]
 
 
@@ -188,7 +187,7 @@ def _unflattens(wrapper: Wrapper, tensor: Tensor) -> None:
     _check_rebuilt(made, _rebuilt(made))
 
 
-def _rebuilt(made: Tensor) -> Tensor:
+def _rebuilt(made: Any) -> object:
     """The wrapper, unflattened from its parts; parts that are wrappers are unflattened too."""
     if isinstance(made, Tensor):
         return made
@@ -197,7 +196,7 @@ def _rebuilt(made: Tensor) -> Tensor:
     return type(made).__tensor_unflatten__(parts, context, tuple(made.shape), tuple(made.stride()))
 
 
-def _check_rebuilt(made: Tensor, again: Tensor) -> None:
+def _check_rebuilt(made: Any, again: Any) -> None:
     if type(again) is not type(made):
         raise broken(f"unflattened it is a {type(again).__name__}, expected {type(made).__name__}")
     if flattened(again) != flattened(made):
@@ -267,7 +266,7 @@ def _writes_nothing(wrapper: Wrapper, function: WrapperFunction, args: list[Tens
             raise broken(f"result {k} is the same object a second time, expected another")
 
 
-def _is_shared(part: Tensor, made: list[Tensor]) -> bool:
+def _is_shared(part: Tensor, made: list[Any]) -> bool:
     """Whether several wrappers have the part, such as a common scale."""
     return sum(part is each for wrapper in made for each in dense_parts(wrapper)) > 1
 
@@ -322,7 +321,7 @@ def _keeps_gradients(wrapper: Wrapper, function: WrapperFunction, args: list[Ten
 
 
 # ---------------------------------------------------------------------------------------- shared
-def _leaves(value: object) -> list[Tensor]:
+def _leaves(value: object) -> list[Any]:
     if isinstance(value, (tuple, list)):
         return [leaf for item in value for leaf in _leaves(item)]
     return [value]
@@ -345,7 +344,7 @@ def _shares(a: Tensor, b: Tensor) -> bool:
     return a.storage is b.storage and a.numel() > 0 and b.numel() > 0
 
 
-def _array(tensor: Tensor) -> Array:
+def _array(tensor: Tensor) -> Any:
     return tensor.detach().array
 
 

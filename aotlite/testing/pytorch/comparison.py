@@ -99,7 +99,7 @@ def _seen(mine: TensorSnapshot, its: TensorSnapshot) -> TensorSnapshot:
     return attrs.evolve(its, dtype=_dtype(its.dtype), leaf=leaf, node=node)
 
 
-def _error(mine: object, its: object) -> Any:
+def _error(mine: Any, its: Any) -> Any:
     both = isinstance(mine, str) and isinstance(its, str)
     return mine if both and is_same_error(mine, its) else its
 

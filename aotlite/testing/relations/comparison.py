@@ -86,7 +86,7 @@ def halves(program: Program, cut: int) -> tuple[Program, Program]:
     return first, Program(steps, moved(program.results), calls)
 
 
-def _names(value: object) -> list[str]:
+def _names(value: Any) -> list[str]:
     if isinstance(value, (tuple, list)):
         return [name for item in value for name in _names(item)]
     return [value] if is_name(value) else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import attrs
 
@@ -40,7 +41,7 @@ def recompute_all(graph: Graph) -> Partition:
     return cut(graph, [node for node in graph.nodes if _is_value(node) and node.op != "call"])
 
 
-def _is_value(node: object) -> bool:
+def _is_value(node: Any) -> bool:
     return (
         node.phase is Phase.FORWARD
         and node.op in ("placeholder", "call")

@@ -16,7 +16,6 @@ import numpy as np
 from aotlite.ir.geometry.overlap import has_internal_overlap, overlaps_bytes
 from aotlite.testing.coverage.cells import Watcher
 from aotlite.testing.engines import Engine
-from aotlite.testing.engines.base import EngineTensor
 from aotlite.testing.engines.interpreter import run_steps, setup_of
 from aotlite.testing.generate.step_arguments import name_of
 from aotlite.testing.observe.observe_call import tensors_in
@@ -163,7 +162,7 @@ def _traced(
 
 
 def _looker(library: Engine, watcher: Watcher) -> Callable[[object], Look]:
-    def look(value: object) -> Look:
+    def look(value: Any) -> Look:
         known = watcher.objects.get(id(value))
         return Look(
             id(value),
@@ -180,7 +179,7 @@ def _looker(library: Engine, watcher: Watcher) -> Callable[[object], Look]:
     return look
 
 
-def _is_leaf(value: EngineTensor) -> bool:
+def _is_leaf(value: Any) -> bool:
     """Whether it is a leaf; False for a view whose `is_leaf` raises after a write (TEN-18)."""
     try:
         return bool(value.is_leaf)

@@ -75,7 +75,7 @@ def _check_one(what: str, got: object, wanted: object, tolerance: float) -> None
         raise broken(f"{what} is {got!r}, expected {wanted!r}")
 
 
-def _check_masked(what: str, got: MaskedModel, wanted: MaskedModel, tolerance: float) -> None:
+def _check_masked(what: str, got: Any, wanted: Any, tolerance: float) -> None:
     if not (isinstance(wanted, MaskedModel) and isinstance(got, MaskedModel)):
         kinds = [type(each).__name__ for each in (got, wanted)]
         raise broken(f"{what} is a {kinds[0]}, expected a {kinds[1]}")
@@ -109,7 +109,7 @@ def array(tensor: Tensor) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------ gradients
-def gradients(function: Callable[[], Any], leaves: list[Tensor]) -> list[Tensor | None]:
+def gradients(function: Callable[[], Any], leaves: list[Any]) -> list[Any]:
     """Gradients of the results, for cotangents that are the same for each world."""
     outs = [each for each in flat(function()) if getattr(each, "requires_grad", False)]
     if not outs or not leaves:
@@ -118,7 +118,7 @@ def gradients(function: Callable[[], Any], leaves: list[Tensor]) -> list[Tensor 
     return list(al.autograd.grad(outs, leaves, given, allow_unused=True))
 
 
-def cotangent(out: Tensor, seed: int) -> Tensor:
+def cotangent(out: Any, seed: int) -> Any:
     """Small numbers of a result's shape and dtype."""
     count = int(np.prod(out.shape))
     numbers = (np.arange(count) * 5 + seed) % 7 / 4 - 0.5
@@ -137,7 +137,7 @@ def modeled_gradients(name: str, args: Any, kwargs: Any) -> list[Any]:
     return gradients(function, wanted)
 
 
-def _leaves(value: object) -> list[Tensor]:
+def _leaves(value: object) -> list[Any]:
     return [each for each in flat(value) if isinstance(each, (MaskedModel, Tensor))]
 
 

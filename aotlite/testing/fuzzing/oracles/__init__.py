@@ -139,7 +139,7 @@ def eager_call(program: Program, number: int, library: Engine) -> tuple[Observat
     grad = program.calls[number].grad
     seen: list[int] = []
 
-    def body(*args: object) -> list[object]:
+    def body(*args: object) -> list[Any]:
         watcher = Watcher(library, list(args), grad=grad)
         results = body_of(library, program, watcher)(*args)
         seen.extend(watcher.cells(results))
@@ -167,10 +167,10 @@ class Compiled(Judge):
 
         return play
 
-    def _compiled(self, program: Program, options: Options) -> Callable[..., object]:
+    def _compiled(self, program: Program, options: Options) -> Callable[..., Any]:
         """Returns the compiled body; if compilation raises, a function that raises this error."""
         try:
-            compiled: Callable[..., object] = self.compile(body_of(self.engine, program), **options)
+            compiled: Callable[..., Any] = self.compile(body_of(self.engine, program), **options)
         except Exception as error:
             compiled = _raiser(error)
         return compiled
@@ -187,7 +187,7 @@ class Compiled(Judge):
 
 
 def _raiser(error: Exception) -> Callable[..., object]:
-    def function(*_: Any) -> object:
+    def function(*_: Any) -> Any:
         raise error
 
     return function

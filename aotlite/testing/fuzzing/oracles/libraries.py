@@ -75,7 +75,7 @@ def _raised(mine: str | None, its: str | None) -> str | None:
     return "raised" if mine and its else mine
 
 
-def _plain_seen(seen: object) -> Any:
+def _plain_seen(seen: Any) -> Any:
     leaf, node = ("raised" if isinstance(x, str) else x for x in (seen.leaf, seen.node))
     return attrs.evolve(seen, dtype=_plain_dtype(seen.dtype), leaf=leaf, node=node)
 

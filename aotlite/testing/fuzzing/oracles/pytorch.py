@@ -83,7 +83,7 @@ def _aot(function: Callable[..., object], **_: object) -> Callable[..., object]:
     from torch._functorch.aot_autograd import aot_function
     from torch._functorch.compilers import nop
 
-    def call(*args: object) -> object:
+    def call(*args: object) -> Any:
         return aot_function(function, nop)(*args)
 
     return call

@@ -148,7 +148,7 @@ def _weighed(values: Sequence[Tensor], weights: Sequence[Tensor]) -> float:
     return sum(_product(w.array, v.array) for v, w in zip(values, weights, strict=True))
 
 
-def _product(a: Tensor, b: Tensor) -> float:
+def _product(a: Any, b: Any) -> float:
     """The real inner product, with which PyTorch defines complex gradients."""
     return float((np.conj(a) * b).sum().real)
 
