@@ -84,7 +84,7 @@ class AutoBackend:
         return self.wait or is_known()
 
 
-def _elsewhere(graph: Graph, backend: Any) -> Run:
+def _elsewhere(graph: Graph, backend: object) -> Run:
     """Returns the callable of a graph with values on other devices than the CPU."""
     if not cuda_drivers.devices_of(graph):
         return REFERENCE.compile(graph)

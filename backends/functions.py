@@ -51,7 +51,7 @@ class ExampleInput(Operand):
         self.static = static
         self.donated = donated
 
-    def _apply(self, op: Op, args: tuple[Any, ...]) -> Any:
+    def _apply(self, op: Op, args: tuple[object, ...]) -> Any:
         raise UnsupportedError(
             f"{op.name}: the operand is the example input {self.role}, which has no data, expected "
             "a tensor; a compiler may read its shape, strides, dtype and device only"
@@ -218,7 +218,7 @@ def _check_same(name: str, graph: Graph, given: Graph) -> None:
             )
 
 
-def _signature(values: Sequence[Any]) -> list[Any]:
+def _signature(values: Sequence[object]) -> list[Any]:
     """Returns (meta, role) of each node; other values as they are."""
     return [(v.meta, v.role) if type(v) is Node else v for v in values]
 
@@ -280,7 +280,7 @@ class ArrayRun(Run):
                 arrays[place] = arrays[place].view()
                 arrays[place].setflags(write=False)
 
-    def _check(self, results: Any) -> None:
+    def _check(self, results: object) -> None:
         """Raises BackendError unless number, shapes and dtypes of the results are the graph's."""
         metas = self.outs
         if not isinstance(results, (list, tuple)) or len(results) != len(metas):

@@ -288,7 +288,7 @@ class _Writer:
         facts = ", ".join(map(self.source.constant, (meta.dtype, meta.shape, meta.stride)))
         return f"{strided}({place.buffer}, {facts}, {place.at()})"
 
-    def _argument(self, value: Any) -> str:
+    def _argument(self, value: object) -> str:
         """Returns an argument of a kernel that might return it: never an array that owns memory."""
         if type(value) is Node:
             name = self._array(value)
@@ -297,7 +297,7 @@ class _Writer:
             return f"({' '.join(self._argument(item) + ',' for item in value)})"
         return self.source.constant(value)
 
-    def _operand_or_number(self, value: Any, node: Node) -> str:
+    def _operand_or_number(self, value: object, node: Node) -> str:
         if type(value) is Node:
             return self._array(value)
         meta: Any = next(v for v in node.args if type(v) is Node).meta
@@ -353,7 +353,7 @@ def _joining_function(node: Node, op: PureOp) -> tuple[Callable[..., Any], dict[
     return None if found is None or function is None else (function, found[1])
 
 
-def _gives(function: Callable[..., Any], args: tuple[Any, ...], meta: TensorMeta) -> bool:
+def _gives(function: Callable[..., Any], args: tuple[object, ...], meta: TensorMeta) -> bool:
     """Whether the function's result has the meta's dtype."""
     kinds = [(Node, a.meta.dtype) if type(a) is Node else (type(a), a) for a in args]  # type: ignore[union-attr]
     arrays: Any = meta.device.arrays  # hashable, as a protocol cannot say

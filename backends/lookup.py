@@ -7,7 +7,7 @@ The top floor of this package: it imports all backends, and no backend imports i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aotlite.backends.functions import ArrayFunctionBackend
 from aotlite.backends.protocol import Backend
@@ -35,7 +35,7 @@ _NAMED: dict[str, Callable[[], Backend]] = {
 }
 
 
-def backend_from(given: Any, option: str = "backend") -> Backend:
+def backend_from(given: object, option: str = "backend") -> Backend:
     """Returns the backend that a user's option means (LOW-5).
 
     A name is looked up, a `Backend` is returned as it is, and a function from a graph to a function

@@ -128,7 +128,7 @@ def _relaid(value: Any, strides: Any) -> TensorMeta | None:
     return meta if travels_as_array(meta) else None
 
 
-def _is_window(value: Any) -> bool:
+def _is_window(value: object) -> bool:
     return type(value) is tuple and len(value) == 2 and type(value[1]) is int and value[1] >= 0
 
 

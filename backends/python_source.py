@@ -58,7 +58,7 @@ class PythonSource:
         """Appends lines to the body, without its indentation."""
         self.lines += lines
 
-    def step(self, text: str, *makes: str, origin: Any = None) -> None:
+    def step(self, text: str, *makes: str, origin: object = None) -> None:
         """Appends an assignment to these variables, which reads those of its right side."""
         reads = dict.fromkeys(_VARIABLE.findall(text.partition(" = ")[2]))
         self.steps.append(SourceLine(text, origin, tuple(reads), makes))
@@ -83,7 +83,7 @@ class PythonSource:
         for thing in things:
             self.scope[thing.__name__] = thing
 
-    def constant(self, value: Any, kind: str = "C", note: str | None = None) -> str:
+    def constant(self, value: object, kind: str = "C", note: str | None = None) -> str:
         """Returns the name of this object in the scope: `kind` and a number; one name an object."""
         key = (kind, id(value))
         name = self._names.get(key)

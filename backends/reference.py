@@ -99,7 +99,7 @@ class _KernelInterpreter(Interpreter):
         found: list[ArrayValue | None] = self._run_nodes()
         return found
 
-    def placeholder(self, target: Any, args: tuple[Any, ...]) -> Any:
+    def placeholder(self, target: object, args: tuple[object, ...]) -> Any:
         """The next input. One that nothing reads has no memory."""
         buffer, start = window_of(self._inputs.pop())
         return ArrayValue(buffer, self.node.meta, start)  # type: ignore[arg-type]
@@ -114,6 +114,6 @@ class _KernelInterpreter(Interpreter):
             return ArrayValue(args[0].buffer, meta, target.at(node.args, args[0].start))
         return computed(target, args, meta)
 
-    def output(self, target: Any, args: tuple[Any, ...]) -> Any:
+    def output(self, target: object, args: tuple[object, ...]) -> Any:
         """The outputs, as windows."""
         return args[0]

@@ -208,7 +208,7 @@ class _Clock:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
-    def timed(self, name: str, function: Callable[..., T], *args: Any, **options: Any) -> T:
+    def timed(self, name: str, function: Callable[..., T], *args: object, **options: object) -> T:
         """Returns the result of a call and notes its time under `name`."""
         begin = perf_counter()
         result = function(*args, **options)

@@ -118,7 +118,7 @@ def _segment(record: Any) -> str | Extern:
 
 
 # ------------------------------------------------------------------------------------------ values
-def _word(value: Any) -> Any:
+def _word(value: object) -> Any:
     """Returns the JSON of an argument: itself, or a list that begins with its kind."""
     if type(value) in _PLAIN:
         return value
@@ -139,7 +139,7 @@ def _word(value: Any) -> Any:
 _PLAIN = frozenset((type(None), bool, int, float, str))
 
 
-def _value(word: Any) -> Any:
+def _value(word: object) -> Any:
     """Returns the argument of a piece of JSON."""
     if type(word) is not list:
         return word

@@ -74,7 +74,7 @@ def _roles(graph: Graph) -> str:
     return " ".join([type(role).__name__ for role in graph.output_roles])
 
 
-def _array(value: Any) -> str:
+def _array(value: object) -> str:
     if type(value) is not np.ndarray or value.dtype.hasobject:
         raise Unkeyed
     return f"{value.dtype.name} {value.shape} {value.strides} {value.tobytes().hex()}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 
@@ -107,7 +107,7 @@ def _lowered(graph: Graph) -> LoopProgram:
 
 
 def _timed(
-    seconds: dict[str, float], name: str, function: Callable[..., T], *args: Any, **more: Any
+    seconds: dict[str, float], name: str, function: Callable[..., T], *args: object, **more: object
 ) -> T:
     begin = perf_counter()
     result = function(*args, **more)

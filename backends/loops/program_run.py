@@ -116,7 +116,7 @@ class ProgramRun(Run):
         raise_as_eager(self.graph, inputs)
 
 
-def raise_as_eager(graph: Graph, arrays: Sequence[Any]) -> None:
+def raise_as_eager(graph: Graph, arrays: Sequence[object]) -> None:
     """Runs a graph op by op on copies of its inputs, for the error that eager raises.
 
     Compiled code only finds that a check of values has failed. `arrays` has None for an input that
@@ -215,7 +215,7 @@ class _Writer:
                 dtype = self.source.constant(buffer.dtype.numpy)
                 self.source.add(f"{name} = ndarray(({buffer.size},), {dtype}, {memory})")
 
-    def _allocate(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
+    def _allocate(self, name: str, shape: tuple[int, ...], dtype: object) -> None:
         new = f"new_{name}"
         self.scope[new] = self.allocator(shape, dtype)
         self.source.add(f"{name} = {new}()")

@@ -127,7 +127,7 @@ def device_count(found: Library) -> int:
     return count
 
 
-def _without_driver(error: Any) -> DeviceError:
+def _without_driver(error: object) -> DeviceError:
     status = getattr(error, "status", None)
     if status == _NO_DEVICE:
         return noted(

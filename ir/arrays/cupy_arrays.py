@@ -226,7 +226,7 @@ class CupyArrays:
             except self._full as error:
                 raise self.out_of_memory(error) from None
 
-    def out_of_memory(self, error: Any) -> OutOfMemoryError:
+    def out_of_memory(self, error: object) -> OutOfMemoryError:
         """Our error for CuPy's."""
         free, total = self.cupy.cuda.runtime.memGetInfo()
         asked = error.__reduce__()[1][0] if isinstance(error, self._full) else "more"
@@ -246,7 +246,7 @@ class CupyArrays:
         return function if isinstance(function, self.cupy.ufunc) else None
 
 
-def _hosted(source: Any, dtype: np.dtype) -> np.ndarray:
+def _hosted(source: object, dtype: np.dtype) -> np.ndarray:
     """What is no array of CuPy as one of NumPy: nested lists, a number, another library's array."""
     if isinstance(source, np.ndarray):
         return source

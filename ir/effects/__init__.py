@@ -97,7 +97,7 @@ class EffectOp(_HostOp):
     """Its pure form: `token', *results = with_effect_<name>(token, ordinal, *args)` (TOK-1)."""
 
 
-def check_effect(schema: Schema, effect: Any) -> None:
+def check_effect(schema: Schema, effect: object) -> None:
     """Raises ArgumentError for an invalid name of an effect type, or for a parameter that pure
     graphs need; TokenError for a schema that aliases or writes memory (TOK-6)."""
     if not isinstance(effect, str) or not _EFFECT.fullmatch(effect):
@@ -161,7 +161,7 @@ def threaded_kernel(schema: Schema, kernel: Kernel, effect: str) -> Kernel:
 def threaded_rule(schema: Schema, rule: Callable[..., Any]) -> Callable[..., Any]:
     """The meta rule of the pure form: a token, then the results of the op's own rule."""
 
-    def infer(token: TensorMeta, ordinal: int, *key: Any) -> Any:
+    def infer(token: TensorMeta, ordinal: int, *key: object) -> Any:
         check_token(token)
         found = rule(*key)
         if not schema.returns:
@@ -186,7 +186,7 @@ def new_token() -> Any:
     return np.empty(0, TOKEN.dtype.numpy)
 
 
-def _own(value: Any) -> Any:
+def _own(value: object) -> Any:
     """An argument with each array replaced by a row-major copy on the host."""
     if type(value) is tuple:
         return tuple([_own(item) for item in value])
@@ -204,7 +204,7 @@ def _given(found: Any, meta: TensorMeta) -> Any:
     return arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0)
 
 
-def library_of(op: Op, args: tuple[Any, ...]) -> Any:
+def library_of(op: Op, args: tuple[object, ...]) -> Any:
     """The array library of an op's first operand; the host's where there is none."""
     operands = op.operands(args)
     return (operands[0].meta.device if operands else CPU).arrays

@@ -31,7 +31,7 @@ class Proxy(Operand):
         self.node = node
         self.meta: TensorMeta = node.meta  # type: ignore[assignment]
 
-    def _apply(self, op: Op, args: tuple[Any, ...]) -> Any:
+    def _apply(self, op: Op, args: tuple[object, ...]) -> Any:
         return self.builder.call(op, args)
 
     def __bool__(self) -> bool:
@@ -90,7 +90,7 @@ class Builder:
         phase = Phase.BACKWARD if type(role) in OF_BACKWARD else Phase.FORWARD
         return Proxy(self, self.add(Node("placeholder", role, meta=meta, role=role, phase=phase)))
 
-    def constant(self, name: str, value: Any, meta: TensorMeta) -> Proxy:
+    def constant(self, name: str, value: object, meta: TensorMeta) -> Proxy:
         """A value that is part of the program."""
         return Proxy(self, self.add(Node("get_attr", Constant(name, value), meta=meta)))
 
@@ -99,7 +99,7 @@ class Builder:
         self.nodes.append(node)
         return node
 
-    def emit(self, op: Op, args: tuple[Any, ...]) -> Node:
+    def emit(self, op: Op, args: tuple[object, ...]) -> Node:
         """Appends a call of `op` on canonical arguments (nodes, literals) and infers its meta."""
         source = self.source
         if source is None:
@@ -127,7 +127,7 @@ class Builder:
         result = self.apply(op, args)
         return tuple(result) if type(result) is Results else result
 
-    def apply(self, op: Op, args: tuple[Any, ...]) -> Proxy | Results:
+    def apply(self, op: Op, args: tuple[object, ...]) -> Proxy | Results:
         """`call`, with a `Results` for several results, so that only those taken are emitted."""
         node = self.emit(op, tuple([_unwrap(value) for value in args]))
         return Results(self, node) if type(node.meta) is tuple else Proxy(self, node)
@@ -145,7 +145,7 @@ class Builder:
         return Graph(tuple(self.nodes), self.name)
 
 
-def _unwrap(value: Any) -> Any:
+def _unwrap(value: object) -> Any:
     if type(value) is Proxy or type(value) is Results:
         return value.node
     if type(value) is tuple or type(value) is list:

@@ -64,7 +64,7 @@ def _difference(
     return _argument_difference(x, y, at_a, at_b)
 
 
-def _same_target(x: Any, y: Any) -> bool:
+def _same_target(x: object, y: object) -> bool:
     if type(x) is Constant and type(y) is Constant:
         return x.name == y.name and x.value is y.value
     return x is y
@@ -103,5 +103,5 @@ def _argument_name(node: Node, index: int) -> str:
     return f"argument {index}"
 
 
-def _shown(value: Any, positions: Positions) -> str:
+def _shown(value: object, positions: Positions) -> str:
     return literal(value, {node: f"node {index}" for node, index in positions.items()})

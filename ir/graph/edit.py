@@ -192,7 +192,7 @@ class GraphEdit:
         node, old, new = self.find(node), self.find(old), self.find(new)
         self._set_args(node, map_nodes(node.args, lambda value: new if value is old else value))
 
-    def set_outputs(self, values: Iterable[Any], roles: Iterable[Role]) -> None:
+    def set_outputs(self, values: Iterable[object], roles: Iterable[Role]) -> None:
         """Makes the graph return these nodes, numbers or None, with one role for each."""
         self._must_be_open()
         node = output_node([map_nodes(value, self.find) for value in values], roles)
@@ -311,7 +311,7 @@ class GraphEdit:
         for value in set(node.inputs()):
             del self._users[value][node]
 
-    def _set_args(self, node: Node, args: tuple[Any, ...]) -> None:
+    def _set_args(self, node: Node, args: tuple[object, ...]) -> None:
         for value in set(node.inputs()):
             del self._users[value][node]
         node.args = args

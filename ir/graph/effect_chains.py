@@ -128,7 +128,7 @@ def _arguments(node: Node) -> tuple[Any, ...]:
     return node.args[2:] if type(node.target) is TokenOp else node.args
 
 
-def _arguments_text(value: Any) -> str:
+def _arguments_text(value: object) -> str:
     """The arguments of an effect as text: literals exactly, of operands the shape and dtype."""
     if type(value) is Node:
         meta: Any = value.meta

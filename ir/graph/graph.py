@@ -130,7 +130,7 @@ class Node:
                 found.extend(item for item in value if type(item) is Node)
         return found
 
-    def with_args(self, args: tuple[Any, ...], meta: Result) -> Node:
+    def with_args(self, args: tuple[object, ...], meta: Result) -> Node:
         """A copy of this node with other arguments and meta; its origin is this one's, or this."""
         return Node(
             self.op,
@@ -160,7 +160,7 @@ class Copy:
     reason: str
 
 
-def map_nodes(value: Any, function: Callable[[Node], Any]) -> Any:
+def map_nodes(value: object, function: Callable[[Node], Any]) -> Any:
     """`value`, an argument or a tuple of arguments, with `function` applied to its nodes.
     A tuple in which nothing changes is returned itself.
     """
@@ -358,6 +358,6 @@ class Graph:
         return len(self.nodes)
 
 
-def output_node(values: Iterable[Any], roles: Iterable[Role]) -> Node:
+def output_node(values: Iterable[object], roles: Iterable[Role]) -> Node:
     """The node that closes a graph."""
     return Node("output", "output", (tuple(values),), role=tuple(roles))

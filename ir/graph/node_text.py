@@ -30,7 +30,7 @@ Names = Mapping[Node, str]
 
 
 # ------------------------------------------------------------------------------------- arguments
-def literal(value: Any, names: Names) -> str:
+def literal(value: object, names: Names) -> str:
     """An argument as Python text that evaluates to exactly it (nan, -0.0, dtypes, devices too).
 
     What Python has no literal for is an attribute of `ops`: `ops.inf`, `ops.float32`.
@@ -94,7 +94,7 @@ def _expression(node: Node, names: Names) -> str:
     return f"ops.{target.name}({', '.join(_arguments(target, node.args, names))})"
 
 
-def _arguments(op: Op, args: Sequence[Any], names: Names) -> Iterator[str]:
+def _arguments(op: Op, args: Sequence[object], names: Names) -> Iterator[str]:
     """All positional arguments, and the keyword-only ones that differ from their default."""
     parameters = op.schema.parameters
     for index, value in enumerate(args):

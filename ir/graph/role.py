@@ -181,7 +181,7 @@ class Piece(Part):
     attr: str
 
 
-def is_given(role: Any) -> bool:
+def is_given(role: object) -> bool:
     """Whether the caller has this tensor: it is an argument, a hidden input, or a part of one."""
     return isinstance(role.whole if isinstance(role, Part) else role, (Primal, Hidden))
 
@@ -202,7 +202,7 @@ OWN = "part_"
 """The prefix of the gradient of a part, in texts."""
 
 
-def _own(role: Any) -> str:
+def _own(role: object) -> str:
     """The prefix that distinguishes the gradient of a part from a part of a gradient."""
     of = role.of if isinstance(role, MutatedInput) else role
     return OWN if type(of) is Part else ""

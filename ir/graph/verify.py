@@ -166,7 +166,7 @@ class _Check:
     def _refused(self, node: Node, error: Exception) -> GraphError:
         return self.failure(node, "VER-6", f"the meta rule of {node.target.name} refuses: {error}")
 
-    def _wrong_meta(self, node: Node, meta: Any) -> NoReturn:
+    def _wrong_meta(self, node: Node, meta: object) -> NoReturn:
         got, expected = meta_text(node.meta), meta_text(meta)
         self.fail(node, "VER-6", f"the meta of {self.name(node)} is {got}, expected {expected}")
 
@@ -265,7 +265,7 @@ def _is_closing_copy(node: Node) -> bool:
     return node.target.name == "copy_" and node.args[0].op == "placeholder"
 
 
-def _lists_ints(args: tuple[Any, ...]) -> bool:
+def _lists_ints(args: tuple[object, ...]) -> bool:
     """Whether every tuple among the arguments holds ints only: then its type shows that it fits."""
     return all(_INT.issuperset(map(type, value)) for value in args if type(value) is tuple)
 
@@ -277,7 +277,7 @@ _LASTING = frozenset((Node, *NUMBERS, type(None), tuple))
 """Types by which arguments fit an op or do not, whatever their values are."""
 
 
-def _fits(value: Any, parameter: SchemaParameter, *, takes_results: bool) -> bool:
+def _fits(value: object, parameter: SchemaParameter, *, takes_results: bool) -> bool:
     """Whether `value` is a canonical argument for `parameter`."""
     kind = parameter.type
     if type(value) is Node:
@@ -291,7 +291,7 @@ def _fits(value: Any, parameter: SchemaParameter, *, takes_results: bool) -> boo
     return canonical is value or _same_items(canonical, value)
 
 
-def _same_items(a: Any, b: Any) -> bool:
+def _same_items(a: object, b: object) -> bool:
     if type(a) is not tuple or type(b) is not tuple or len(a) != len(b):
         return False
     return all(x is y for x, y in zip(a, b, strict=True))

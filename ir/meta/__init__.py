@@ -176,7 +176,7 @@ def _number_text(number: int) -> str:
     return str(number) if bits <= 256 else f"an int of {bits} bits"
 
 
-def table_in(values: Iterable[Any]) -> SymbolTable | None:
+def table_in(values: Iterable[object]) -> SymbolTable | None:
     """The table of the first symbol among these sizes, metas and tuples of them; None if none."""
     for value in values:
         if type(value) is TensorMeta:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.arrays.cuda_devices import device_named
@@ -28,7 +27,7 @@ def dtype_text(dtype: DType) -> str:
     return "bool_" if dtype is dtypes.bool_ else dtype.name
 
 
-def meta_text(meta: Any) -> str:
+def meta_text(meta: object) -> str:
     """`f32[4, 3]`; then the strides if they are not row-major, and the device if not the CPU.
 
     >>> from aotlite.ir.meta import tensor_meta

@@ -120,7 +120,7 @@ class Op:
         """The op for pure graphs: itself, or the copying form of a view (`ViewOp.copies`)."""
         return self
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
         """The canonical positional arguments, defaults filled in. Raises ArgumentError."""
         return self._binder.bind(args, kwargs)
 
@@ -137,13 +137,13 @@ class Op:
             key[i] = tuple([value.meta for value in key[i]])
         return tuple(key)
 
-    def result(self, args: tuple[Any, ...]) -> Any:
+    def result(self, args: tuple[object, ...]) -> Any:
         """The meta rule's result, cached, for canonical arguments: operands have a `meta`."""
         key = self.key(args)
         found = self.results.get(key)
         return self.result_for(key) if found is None else found
 
-    def result_for(self, key: tuple[Any, ...]) -> Any:
+    def result_for(self, key: tuple[object, ...]) -> Any:
         """`result` for the arguments with this key."""
         found = self.results.get(key)
         if found is None:
@@ -167,7 +167,7 @@ class Op:
     # and the table logs `s0 == s1` as an assumption. So the result belongs in the cache of that
     # table, not in the op's. Were it cached with the op, the next trace would find it without
     # asking; its log would lack the assumption, and its code would also run for sizes 3 and 1.
-    def _symbolic_result(self, key: tuple[Any, ...], table: SymbolTable) -> Any:
+    def _symbolic_result(self, key: tuple[object, ...], table: SymbolTable) -> Any:
         """`result_for` where sizes are symbolic. It is cached in the table, beside its log."""
         found = table.cache.get((self, key))
         if found is None:
@@ -322,7 +322,7 @@ class MultiViewOp(Op):
     def infer(self, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
         return tuple(view.infer((args[0], *rest)) for view, rest in self.result(args))
 
-    def parts(self, args: tuple[Any, ...]) -> tuple[tuple[ViewOp, tuple[Any, ...]], ...]:
+    def parts(self, args: tuple[object, ...]) -> tuple[tuple[ViewOp, tuple[Any, ...]], ...]:
         """The equal single views: (ViewOp, arguments after the operand) for each result."""
         parts: tuple[tuple[ViewOp, tuple[Any, ...]], ...] = self.result(args)
         return parts
@@ -375,7 +375,7 @@ class DataOp(Op):
     advice: str = attrs.field(kw_only=True)
     """What a captured program may do instead; the error quotes it."""
 
-    def outlines(self, args: tuple[Any, ...]) -> Outline | tuple[Outline, ...]:
+    def outlines(self, args: tuple[object, ...]) -> Outline | tuple[Outline, ...]:
         """The outline of the result, a tuple for several results: all but the sizes."""
         outlines: Outline | tuple[Outline, ...] = self.result(args)
         return outlines

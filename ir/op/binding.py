@@ -38,7 +38,7 @@ class Binder:
         self._tensor_types: set[type] = set()
         """Types that were accepted as tensors in a first list of tensors."""
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
         """The canonical positional arguments, defaults filled in. Raises ArgumentError."""
         types = tuple(map(type, args))
         if not kwargs:
@@ -52,7 +52,7 @@ class Binder:
         return self._bind_anew(types, args, kwargs)
 
     def _bind_literals(
-        self, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, types: tuple[type, ...], args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> tuple[Any, ...]:
         """`bind` where only the first argument is a tensor: cached by the values of the others."""
         named = tuple(kwargs.values())
@@ -72,7 +72,7 @@ class Binder:
             self._literal[key] = bound[1:]
         return bound
 
-    def _holds(self, args: tuple[Any, ...]) -> bool:
+    def _holds(self, args: tuple[object, ...]) -> bool:
         """Whether tuples among the arguments hold ints, and the first one perhaps tensors."""
         if not self._is_list_first or type(args[0]) is not tuple:
             return _are_canonical(args)
@@ -91,12 +91,12 @@ class Binder:
         return bound
 
 
-def _are_canonical(args: tuple[Any, ...]) -> bool:
+def _are_canonical(args: tuple[object, ...]) -> bool:
     """Whether all tuples among the arguments hold ints only, and so are canonical."""
     return all(_INT.issuperset(map(type, value)) for value in args if type(value) is tuple)
 
 
-def _are_short(args: tuple[Any, ...]) -> bool:
+def _are_short(args: tuple[object, ...]) -> bool:
     """Whether some dtype holds each of the ints among the arguments."""
     for value in args:
         if type(value) is int and not LEAST <= value <= MOST:
@@ -104,11 +104,11 @@ def _are_short(args: tuple[Any, ...]) -> bool:
     return True
 
 
-def _is_canonical(value: Any) -> bool:
+def _is_canonical(value: object) -> bool:
     return type(value) is not tuple or _INT.issuperset(map(type, value))
 
 
-def _same(args: tuple[Any, ...], bound: tuple[Any, ...]) -> bool:
+def _same(args: tuple[object, ...], bound: tuple[object, ...]) -> bool:
     return all(a is b for a, b in zip(args, bound, strict=False))
 
 

@@ -123,7 +123,7 @@ _TENSORS = frozenset("self input tensor target A".split())
 
 
 def _check_tensors(
-    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    name: str, function: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, Any]
 ) -> None:
     """Raises ArgumentError for an argument that must be a tensor, and is not: why a call failed."""
     given = inspect.signature(function).bind(*args, **kwargs).arguments
@@ -133,7 +133,7 @@ def _check_tensors(
 
 
 def _check_fits(
-    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    name: str, function: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, Any]
 ) -> None:
     signature = inspect.signature(function)
     try:
@@ -232,7 +232,7 @@ def also_named(made: Any, aliases: str, *, end: str = "") -> None:
 
 
 def _caller_of(op: str) -> Callable[..., Any]:
-    def call(self: Any, *args: object) -> object:
+    def call(self: Any, *args: Any) -> object:
         return self._do(op, *args)
 
     call.__doc__ = f"Another name of `{op}`."
@@ -242,7 +242,7 @@ def _caller_of(op: str) -> Callable[..., Any]:
 _INT = frozenset((int,))
 
 
-def gathered(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def gathered(args: tuple[object, ...]) -> tuple[Any, ...]:
     """(operand, sizes...) as (operand, (sizes...)); other arguments are returned unchanged."""
     rest = args[1:]
     if len(rest) == 1 and type(rest[0]) is tuple:

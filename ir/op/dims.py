@@ -53,7 +53,7 @@ def numbered(meta: TensorMeta, whole: Sequence[int] = ()) -> Labels:
     return tuple([None if i in whole else i for i in range(len(meta.shape))])
 
 
-def spread(meta: TensorMeta, shape: Sequence[Any]) -> Labels:
+def spread(meta: TensorMeta, shape: Sequence[object]) -> Labels:
     """Labels of an operand that broadcasts to `shape`, which is labeled by position."""
     skipped = len(shape) - len(meta.shape)
     return tuple([None if n == 1 else i + skipped for i, n in enumerate(meta.shape)])
@@ -198,7 +198,7 @@ def regrouped(args: Args, results: Metas) -> Dims | None:
 
 
 # ------------------------------------------------------------------------------- parts of rules
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> bool:
     return type(value) is TensorMeta or (
         type(value) is tuple and bool(value) and type(value[0]) is TensorMeta
     )

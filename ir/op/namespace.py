@@ -42,7 +42,7 @@ class OpNamespace:
     def __init__(
         self,
         call: Callable[[Op, tuple[Any, ...]], Any],
-        constants: Mapping[str, Any] = NOTHING,
+        constants: Mapping[str, object] = NOTHING,
         devices: Mapping[str, Device] = HOST,
     ) -> None:
         self._call = call
@@ -56,7 +56,7 @@ class OpNamespace:
             return _WORDS[name]
         op, call = op_named(name), self._call
 
-        def function(*args: Any, **kwargs: Any) -> Any:
+        def function(*args: object, **kwargs: object) -> Any:
             return call(op, op.bind(args, kwargs))
 
         function.__name__ = function.__qualname__ = name

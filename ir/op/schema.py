@@ -169,7 +169,7 @@ class Schema:
             bound.append(value)
         return tuple(bound)
 
-    def given(self, bound: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def given(self, bound: tuple[object, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """(positional, keyword) arguments of a call that `bind` turns into `bound`.
 
         Keyword-only arguments that equal their default are left out.

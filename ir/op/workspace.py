@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
-from typing import Any
 
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, DataOp, PureOp
@@ -52,7 +51,7 @@ def fixed() -> int:
     return _BLOCKS * BLOCK * 8 + _BUFFERS
 
 
-def bytes_of(op: PureOp | DataOp, args: tuple[Any, ...], results: Sequence[TensorMeta]) -> int:
+def bytes_of(op: PureOp | DataOp, args: tuple[object, ...], results: Sequence[TensorMeta]) -> int:
     """Bytes that the kernel may use beside the results, for arguments that have metas."""
     operands = [value.meta for value in op.operands(args)]
     word = 16 if any(meta.dtype.is_complex for meta in (*operands, *results)) else 8
@@ -73,7 +72,7 @@ def _elements(metas: Sequence[TensorMeta]) -> int:
     return sum(prod(max(size, 1) for size in meta.shape) for meta in metas)
 
 
-def _named(op: PureOp | DataOp, args: tuple[Any, ...], name: str) -> Iterator[TensorMeta]:
+def _named(op: PureOp | DataOp, args: tuple[object, ...], name: str) -> Iterator[TensorMeta]:
     """The metas of the argument for the parameter `name`; none where the op has no such one."""
     for parameter, value in zip(op.schema.parameters, args, strict=True):
         if parameter.name == name:

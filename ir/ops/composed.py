@@ -71,7 +71,7 @@ class ArrayOperand(Operand):
     def ndim(self) -> int:
         return len(self.array.shape)
 
-    def _apply(self, op: Op, args: tuple[Any, ...]) -> Any:
+    def _apply(self, op: Op, args: tuple[object, ...]) -> Any:
         if not isinstance(op, PureOp):
             raise TypeError(f"composed: {op.name} is no pure op, expected one that has a kernel")
         found = op.kernel(self, op.infer(args), *map_operands(args, lambda each: each.array))
@@ -152,7 +152,7 @@ class ArrayOperand(Operand):
     __ne__ = _binary(operator.ne)
     __hash__ = object.__hash__
 
-    def where(self, then: Any, other: Any) -> ArrayOperand:
+    def where(self, then: object, other: object) -> ArrayOperand:
         pair = [a.array if type(a) is ArrayOperand else a for a in (then, other)]
         return ArrayOperand(self.xp, self.xp.where(self.array, *pair))
 
@@ -164,7 +164,7 @@ def _operand(xp: Any, value: Any) -> Any:
     return tuple([ArrayOperand(xp, each) for each in value]) if type(value) is tuple else value
 
 
-def map_operands(args: tuple[Any, ...], function: Callable[[Any], Any]) -> tuple[Any, ...]:
+def map_operands(args: tuple[object, ...], function: Callable[[Any], Any]) -> tuple[Any, ...]:
     """The arguments of an op with `function` of each operand, those of lists, too."""
     return tuple(
         [

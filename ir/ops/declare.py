@@ -357,7 +357,7 @@ def pure(
     """
     parsed = schema_of(schema)
 
-    def run(arrays: ArrayBackend, result: object, *args: object) -> Results:
+    def run(arrays: ArrayBackend, result: object, *args: Any) -> Results:
         return kernel(arrays.namespace, result, *args)
 
     op: PureOp = register(
@@ -385,7 +385,7 @@ def data_dependent(
     """
     parsed = schema_of(schema)
 
-    def run(arrays: ArrayBackend, known: object, *args: object) -> Results:
+    def run(arrays: ArrayBackend, known: object, *args: Any) -> Results:
         return kernel(arrays.namespace, known, *args)
 
     op: DataOp = register(

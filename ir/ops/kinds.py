@@ -6,8 +6,6 @@ which PyTorch has hardly any arithmetic: 8-bit floats, and unsigned integers of 
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, noted
@@ -78,7 +76,7 @@ def kind_of(dtype: DType) -> str:
     return "half" if dtype in _HALF else _NAMES[dtype.kind]
 
 
-def refuse(name: str, key: tuple[Any, ...], promoted: DType, refused: Refused) -> None:
+def refuse(name: str, key: tuple[object, ...], promoted: DType, refused: Refused) -> None:
     """Raises DTypeError if the promoted dtype of an op's operands is of a refused kind."""
     if "any bool" in refused:
         for a in key:

@@ -31,7 +31,7 @@ def number_in(dtype: DType, number: Any) -> Any:
     return number
 
 
-def taken_by(dtype: DType, number: Any) -> Any:
+def taken_by(dtype: DType, number: object) -> Any:
     """A number that arrays of the dtype accept: extension dtypes accept no int above 2**63."""
     if type(number) is int and number >= 1 << 63 and dtype.kind == dtypes.FLOATING:
         return float(number)

@@ -23,7 +23,7 @@ class ResultOp(Op):
         meta: TensorMeta = args[0].meta[args[1]]
         return meta
 
-    def bind(self, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, ...]:
+    def bind(self, args: tuple[object, ...], kwargs: object) -> tuple[Any, ...]:
         return args
 
 
@@ -46,7 +46,7 @@ class WrapOp(Op):
         _, _, size, stride, dtype, device = args
         return tensor_meta(size, stride, dtype, device)
 
-    def bind(self, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, ...]:
+    def bind(self, args: tuple[object, ...], kwargs: object) -> tuple[Any, ...]:
         return args
 
 

@@ -48,11 +48,11 @@ class Transformer(Interpreter):
         return super().run_node(node)
 
     # --- hooks
-    def placeholder(self, target: Any, args: tuple[Any, ...]) -> Any:
+    def placeholder(self, target: object, args: tuple[object, ...]) -> Any:
         """The same input: its node is shared between both graphs."""
         return Proxy(self.builder, self.builder.add(self.node))
 
-    def get_attr(self, target: Constant, args: tuple[Any, ...]) -> Any:
+    def get_attr(self, target: Constant, args: tuple[object, ...]) -> Any:
         """The same constant: its node is shared between both graphs."""
         return Proxy(self.builder, self.builder.add(self.node))
 

@@ -70,7 +70,7 @@ class Answer:
         return f"{self.function.__name__}({operands}) is {self.value}"
 
 
-def concrete(value: Any, values: Mapping[str, int]) -> Any:
+def concrete(value: object, values: Mapping[str, int]) -> Any:
     """A size, a tuple or a meta, with its symbols replaced by these values.
 
     Anything else is returned itself.

@@ -43,7 +43,7 @@ class Cublas:
     a status."""
 
     def __init__(
-        self, library: Any, get_handle: Callable[[], int], error: Callable[[int], Exception]
+        self, library: object, get_handle: Callable[[], int], error: Callable[[int], Exception]
     ) -> None:
         self.get_handle = get_handle
         self.error = error
@@ -100,7 +100,7 @@ def _module() -> Any:
     return cublas
 
 
-def typed(library: Any) -> Any:
+def typed(library: object) -> Any:
     """Returns the library with its functions' types declared. Raises AttributeError if one is
     missing."""
     for name, kinds in _SIGNATURES.items():

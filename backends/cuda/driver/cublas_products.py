@@ -119,7 +119,7 @@ def _at(place: Sequence[int], strides: Sequence[int]) -> int:
     return sum([k * step for k, step in zip(place, strides, strict=False)])
 
 
-def product(runtime: Any, cublas: Cublas, gemm: Gemm, dtype: DType, *, tf32: bool) -> Product:
+def product(runtime: object, cublas: Cublas, gemm: Gemm, dtype: DType, *, tf32: bool) -> Product:
     """Returns a launcher of the product. `runtime` is CuPy's, and names dtypes.
 
     Raises BackendError for a dtype or a size that cuBLAS does not take.

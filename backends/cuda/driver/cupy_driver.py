@@ -82,7 +82,7 @@ class CupyDriver:
         current, index = self.runtime.getDevice, self.index
         return lambda: threads.has_context and current() == index
 
-    def guarded(self, function: Callable[..., Any], *args: Any) -> Any:
+    def guarded(self, function: Callable[..., Any], *args: object) -> Any:
         with self.cupy.cuda.Device(self.index):
             if not self._threads.has_context:
                 # The runtime makes a thread's context at its first call. A launch goes to the

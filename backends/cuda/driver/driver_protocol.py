@@ -61,7 +61,7 @@ class Driver(Protocol):
     def explain(self, error: BaseException) -> None:
         """Raises a DeviceError for an error of the device; returns for other errors."""
 
-    def guarded(self, function: Callable[..., Any], *args: Any) -> Any:
+    def guarded(self, function: Callable[..., Any], *args: object) -> Any:
         """Returns function(*args), called while this device is the current one."""
 
     def synchronize(self) -> None:

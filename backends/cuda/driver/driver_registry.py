@@ -20,7 +20,7 @@ _registered: list[tuple[Any, Callable[[Any], Driver]]] = []
 """(array library, maker of drivers for its devices); libraries as in `CupyArrays.cupy`."""
 
 
-def register(library: Any, driver: Callable[[Any], Driver]) -> None:
+def register(library: object, driver: Callable[[Any], Driver]) -> None:
     """Registers `driver(arrays)` as the maker of drivers for devices with arrays of `library`."""
     _registered.append((library, driver))
 
@@ -70,6 +70,6 @@ def devices_of(graph: Graph) -> list[Device]:
     return sorted(filter(is_cuda, found), key=str)
 
 
-def _metas(meta: Any) -> list[TensorMeta]:
+def _metas(meta: object) -> list[TensorMeta]:
     several = meta if type(meta) is tuple else (meta,)
     return [each for each in several if type(each) is TensorMeta]

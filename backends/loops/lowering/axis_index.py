@@ -49,7 +49,7 @@ class AxisIndex:
             return self.scalar - cast(other, dtypes.int64)
         return self + -other
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return -self + other
 
     def __mul__(self, factor: int) -> AxisIndex:
@@ -76,16 +76,16 @@ class AxisIndex:
         return make("irem", self._natural(), divisor)
 
     # --- comparisons
-    def __lt__(self, other: Any) -> Scalar:
+    def __lt__(self, other: object) -> Scalar:
         return _negative(self - other)
 
-    def __le__(self, other: Any) -> Scalar:
+    def __le__(self, other: object) -> Scalar:
         return _negative(self - other - 1)
 
-    def __gt__(self, other: Any) -> Scalar:
+    def __gt__(self, other: object) -> Scalar:
         return _negative(other - self)
 
-    def __ge__(self, other: Any) -> Scalar:
+    def __ge__(self, other: object) -> Scalar:
         return _negative(other - self - 1)
 
     def equals(self, other: Any) -> Scalar:

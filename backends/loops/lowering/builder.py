@@ -33,7 +33,7 @@ class ProgramBuilder:
         return number
 
     def new(
-        self, meta: TensorMeta, kind: BufferKind = BufferKind.TEMPORARY, value: Any = None
+        self, meta: TensorMeta, kind: BufferKind = BufferKind.TEMPORARY, value: object = None
     ) -> Placed:
         """Adds a buffer for a value with the layout of its meta, and returns its place."""
         return Placed(self.buffer(meta.dtype, meta.span, kind, value), 0, meta)

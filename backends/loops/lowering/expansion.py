@@ -35,7 +35,7 @@ def expand(graph: Graph) -> Graph:
     return _Expansion(graph).transform()
 
 
-def _is_expanded(op: Any) -> bool:
+def _is_expanded(op: object) -> bool:
     if type(op) is not PureOp or op.expands is None:
         return False
     return op.scalar is None and op.loops is None
@@ -54,7 +54,7 @@ class _Expansion(Transformer):
 class _Expander(Builder):
     """A builder that emits, for an op with an expansion, the ops of the expansion."""
 
-    def apply(self, op: Op, args: tuple[Any, ...]) -> Any:
+    def apply(self, op: Op, args: tuple[object, ...]) -> Any:
         """Returns the proxy, or proxies, of an op's results."""
         if isinstance(op, MultiViewOp):
             return tuple([self.apply(view, (args[0], *rest)) for view, rest in op.parts(args)])
@@ -89,7 +89,7 @@ def _called(op: Any, args: tuple[Any, ...]) -> Any:
     return op.expands(*[value for parameter, value in pairs if not parameter.keyword_only], **named)
 
 
-def _is_complex(op: Op, args: tuple[Any, ...]) -> bool:
+def _is_complex(op: Op, args: tuple[object, ...]) -> bool:
     metas: Any = op.infer(args)
     results: tuple[TensorMeta, ...] = metas if type(metas) is tuple else (metas,)
     return any(m.dtype.is_complex for m in (*results, *[a.meta for a in op.operands(args)]))

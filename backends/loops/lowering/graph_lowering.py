@@ -162,7 +162,7 @@ class _Lowering:
                 return made
         return self._extern(node, op, args)
 
-    def _read(self, argument: Any) -> Any:
+    def _read(self, argument: object) -> Any:
         """Returns the argument with places in the stead of nodes."""
         if type(argument) is Node:
             return self.readable.get(argument) or self.values[argument]
@@ -170,7 +170,7 @@ class _Lowering:
             return tuple([self._read(item) for item in argument])
         return argument
 
-    def _loops(self, node: Node, op: PureOp, args: tuple[Any, ...]) -> Any:
+    def _loops(self, node: Node, op: PureOp, args: tuple[object, ...]) -> Any:
         """Adds the op's kernels and returns its results' places; None where it has no loop form."""
         mark = self.builder.mark
         k = LoopWriter(self.builder, op.name)
@@ -196,7 +196,7 @@ class _Lowering:
         and its effects would happen twice (TOK-6)."""
         return any(type(step) is ValueCheck for step in self.builder.steps[mark[1] :])
 
-    def _extern(self, node: Node, op: PureOp | TokenOp, args: tuple[Any, ...]) -> Any:
+    def _extern(self, node: Node, op: PureOp | TokenOp, args: tuple[object, ...]) -> Any:
         metas: Any = node.meta
         if type(metas) is not tuple:
             placed = self.builder.new(metas)
@@ -210,7 +210,7 @@ class _Lowering:
         return results
 
     # --- outputs
-    def _output(self, value: Any) -> Placed | None:
+    def _output(self, value: object) -> Placed | None:
         if type(value) is not Node:
             return None
         placed: Placed = self.values[value]
@@ -262,7 +262,7 @@ def _meta(node: Node) -> TensorMeta:
     return node.meta
 
 
-def _operand(k: LoopWriter, value: Any) -> Any:
+def _operand(k: LoopWriter, value: object) -> Any:
     """Returns the argument with a LoopOperand for each tensor. Raises NoLoops for a dtype that
     kernels do not compute with."""
     if type(value) is Placed:
@@ -271,7 +271,7 @@ def _operand(k: LoopWriter, value: Any) -> Any:
     return tuple([_operand(k, item) for item in value]) if type(value) is tuple else value
 
 
-def _check_dtypes(meta: Any) -> None:
+def _check_dtypes(meta: object) -> None:
     for each in meta if type(meta) is tuple else (meta,):
         if each.dtype not in _WITH_LOOPS:
             raise NoLoops

@@ -9,21 +9,25 @@ matrix multiplies them all: (8, 16, 32) @ (32, 4) is one product of (128, 32) an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from aotlite.backends.loops.program import Gemm, MatrixWindow
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry import layout
-from aotlite.ir.meta import tensor_meta
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.scalar.expression import Scalar
+
+if TYPE_CHECKING:
+    from aotlite.backends.loops.lowering.writer import LoopOperand, LoopWriter, Position
 
 
 @attrs.define
 class _Matrix:
     """The matrices of a batch: their sizes, and strides in elements."""
 
-    operand: Any
+    operand: LoopOperand
     batch: list[int]
     rows: int
     columns: int
@@ -40,7 +44,7 @@ class _Matrix:
         return MatrixWindow(placed.buffer, placed.start, tuple(self.batch), self.row, self.column)
 
 
-def gemm(k: Any, out: Any, a: Any, b: Any) -> None:
+def gemm(k: LoopWriter, out: LoopOperand, a: LoopOperand, b: LoopOperand) -> None:
     """Adds the step out = a b, in the dtype of `out`, which is float32 or float64."""
     shape, n = list(out.shape[:-2]), out.shape[-1]
     if 0 in out.shape:
@@ -56,7 +60,7 @@ def gemm(k: Any, out: Any, a: Any, b: Any) -> None:
     k.add(Gemm(f"{k.name}_{len(k.program.steps)}", *sizes, *windows))
 
 
-def _matrix(operand: Any, rank: int) -> _Matrix:
+def _matrix(operand: LoopOperand, rank: int) -> _Matrix:
     """Returns the operand with `rank` batch dimensions. Missing or broadcast ones have stride 0."""
     *batch, rows, columns = operand.shape
     steps = [0 if n == 1 else step for n, step in zip(batch, operand.stride[:-2], strict=True)]
@@ -64,7 +68,7 @@ def _matrix(operand: Any, rank: int) -> _Matrix:
     return _Matrix(operand, missing + steps, rows, columns, *operand.stride[-2:])
 
 
-def _readable(k: Any, operand: Any, rank: int, dtype: DType) -> _Matrix:
+def _readable(k: LoopWriter, operand: LoopOperand, rank: int, dtype: DType) -> _Matrix:
     """Returns the operand in a layout that BLAS reads: itself, or a copy."""
     stored = k.program.buffers[operand.placed.buffer].dtype
     matrix = _matrix(operand, rank)
@@ -130,7 +134,9 @@ def _drop(shape: list[int], axis: int, parts: Sequence[_Matrix]) -> None:
         del part.batch[axis]
 
 
-def product(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> Any:
+def product(
+    k: LoopWriter, meta: TensorMeta, a: LoopOperand, b: LoopOperand, formed: DType
+) -> LoopOperand:
     """Returns the product (*batch, m, k) (*batch, k, n) -> (*batch, m, n), accumulated in `formed`
     and cast to the result's dtype.
 
@@ -151,15 +157,17 @@ def product(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> Any:
     return k.map(meta, lambda *i: k.cast(wide[i], meta.dtype))
 
 
-def _summed(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> Any:
+def _summed(
+    k: LoopWriter, meta: TensorMeta, a: LoopOperand, b: LoopOperand, formed: DType
+) -> LoopOperand:
     inner = a.shape[-1]
 
-    def term(i: Any, j: Any) -> Any:
+    def term(i: Sequence[Position], j: Any) -> Scalar:
         *batch, row, column = i
         left, right = a.at((*batch, row, j)), b.at((*batch, j, column))
         return k.cast(left, formed) * k.cast(right, formed)
 
-    def rounded(total: Any) -> Any:
+    def rounded(total: Scalar) -> Scalar:
         return k.cast(total, meta.dtype)
 
     if inner == 1:

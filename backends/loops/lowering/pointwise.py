@@ -24,7 +24,7 @@ _TEMPLATES: dict[tuple[Any, ...], ExpressionTemplate | None] = {}
 
 
 def pointwise_loops(
-    k: LoopWriter, op: PureOp, meta: TensorMeta, args: tuple[Any, ...]
+    k: LoopWriter, op: PureOp, meta: TensorMeta, args: tuple[object, ...]
 ) -> LoopOperand:
     """Adds the kernel of a pointwise op and returns its result. Raises NoLoops where it has no loop
     form."""
@@ -61,7 +61,7 @@ class ExpressionTemplate:
 
 
 # ----------------------------------------------------------------------------------- templates
-def _template_for(op: PureOp, result: DType, args: tuple[Any, ...]) -> ExpressionTemplate | None:
+def _template_for(op: PureOp, result: DType, args: tuple[object, ...]) -> ExpressionTemplate | None:
     key = (op, result, *map(_key, args))
     if key not in _TEMPLATES:
         if len(_TEMPLATES) >= CACHE_LIMIT:
@@ -70,7 +70,7 @@ def _template_for(op: PureOp, result: DType, args: tuple[Any, ...]) -> Expressio
     return _TEMPLATES[key]
 
 
-def _key(value: Any) -> Any:
+def _key(value: object) -> Any:
     """Returns an argument's part of a template's key. 1, 1.0 and True differ, and so do 0.0 and
     -0.0, though Python calls them equal."""
     if type(value) is LoopOperand:
@@ -78,7 +78,7 @@ def _key(value: Any) -> Any:
     return type(value), str(value) if type(value) is float else value
 
 
-def _made(op: PureOp, result: DType, args: tuple[Any, ...]) -> ExpressionTemplate | None:
+def _made(op: PureOp, result: DType, args: tuple[object, ...]) -> ExpressionTemplate | None:
     tensors = [i for i, a in enumerate(args) if type(a) is LoopOperand]
     try:
         kernel = written(expression_of(op, result, args, tensors))

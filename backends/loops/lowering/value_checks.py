@@ -9,14 +9,20 @@ one raises. Until then no memory of the caller's is written. Equal checks are ma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from aotlite.backends.loops.program import ValueCheck
 from aotlite.ir import dtypes
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.scalar.expression import Scalar
+
+if TYPE_CHECKING:
+    from aotlite.backends.loops.lowering.writer import LoopOperand, LoopWriter, Position
 
 
-def refuse(k: Any, shape: Sequence[int], wrong: Callable[..., Any], once: Any = None) -> None:
+def refuse(
+    k: LoopWriter, shape: Sequence[int], wrong: Callable[..., Scalar], once: object = None
+) -> None:
     """Adds a check that `wrong(i, j, ...)` is false at all positions of the shape.
 
     Does nothing if a check with the key `once` was added before.
@@ -31,10 +37,12 @@ def refuse(k: Any, shape: Sequence[int], wrong: Callable[..., Any], once: Any = 
         k.program.checks[once] = len(k.program.steps)
 
 
-def check_index(k: Any, index: Any, low: int, high: int, ignored: int | None) -> None:
+def check_index(
+    k: LoopWriter, index: LoopOperand, low: int, high: int, ignored: int | None
+) -> None:
     """Adds a check that each element of `index` is `ignored`, or low <= element < high."""
 
-    def wrong(*i: Any) -> Any:
+    def wrong(*i: Position) -> Scalar:
         value = k.cast(index[i], dtypes.int64)
         outside = k.make("not", k.inside(value, low, high))
         return outside if ignored is None else outside & k.make("ne", value, ignored)

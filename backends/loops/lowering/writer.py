@@ -43,7 +43,7 @@ from aotlite.ir.scalar.expression import Affine, Scalar
 
 Position = Any
 """An AxisIndex, an int, or an integer Scalar: a position that is loaded or computed."""
-Computed = Any
+Computed = Scalar | int | float | complex
 """A Scalar or a Python number."""
 
 
@@ -291,7 +291,7 @@ class LoopWriter:
         matrix_products.gemm(self, out, a, b)
 
     def refuse(
-        self, shape: Sequence[int], wrong: Callable[..., Scalar], *, once: Any = None
+        self, shape: Sequence[int], wrong: Callable[..., Scalar], *, once: object = None
     ) -> None:
         """Adds a check that abandons the program where `wrong(i, j, ...)` holds anywhere.
 

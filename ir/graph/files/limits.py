@@ -117,7 +117,7 @@ def role_fits(role: Role) -> bool:
     return not hasattr(role, "index") or 0 <= role.index <= INTEGER
 
 
-def _whole(role: Any) -> Any:
+def _whole(role: object) -> Any:
     return role.whole if isinstance(role, Part) else role
 
 
@@ -132,7 +132,7 @@ class Work:
         self.tangled: set[TensorMeta] = set()
         """Metas whose overlap test was counted. Its result is cached, so it runs once."""
 
-    def fault(self, op: Op, args: tuple[Any, ...], meta: Result) -> tuple[str, str] | None:
+    def fault(self, op: Op, args: tuple[object, ...], meta: Result) -> tuple[str, str] | None:
         """(got, expected) for a call whose meta rule would take too long; None if it may run.
 
         The arguments have the schema's types; `meta` is the result that the file claims.
@@ -149,7 +149,7 @@ class Work:
             return "a rule that takes long", f"at most {self.most} steps for all rules"
         return found
 
-    def results(self, args: tuple[Any, ...], meta: Result, count: int | None) -> Any:
+    def results(self, args: tuple[object, ...], meta: Result, count: int | None) -> Any:
         """The fault of a wrong number of results; None for a count of None: the rule checks it."""
         claimed = len(meta) if type(meta) is tuple else None
         if count is None or count == claimed:

@@ -58,7 +58,7 @@ _META: Final = frozenset(("dtype", "shape", "stride", "device"))
 _CONSTANT: Final = frozenset(("name", "dtype", "shape", "data"))
 
 
-def graph_of(document: Any, devices: Devices, max_bytes: int) -> Graph:
+def graph_of(document: object, devices: Devices, max_bytes: int) -> Graph:
     """The graph of a parsed file. Raises FormatError with the path of the value that is wrong."""
     try:
         _check_version(document)
@@ -72,7 +72,7 @@ def graph_of(document: Any, devices: Devices, max_bytes: int) -> Graph:
         raise error.error() from None
 
 
-def _check_version(document: Any) -> None:
+def _check_version(document: object) -> None:
     """Checks format and version first: another version may have other keys."""
     if type(document) is not dict or document.get("format") != FORMAT:
         raise Unread(document, f'an object whose "format" is "{FORMAT}"')
@@ -91,7 +91,7 @@ def _device_of(devices: Devices) -> Any:
     """A reader of device names: those of `devices`, and any CUDA device where that is `HOST`."""
     given = named(devices, "one of the devices given")
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         if devices is HOST and type(value) is str and is_cuda(value):
             return device_named(value, op="load")
         return given(value)
@@ -124,7 +124,7 @@ class _Tables:
         except (OutOfMemoryError, ShapeError) as error:
             raise Unread(Said(f"a meta ({error})"), "one that memory holds") from error
 
-    def _constant(self, value: Any) -> Constant:
+    def _constant(self, value: object) -> Constant:
         entry = record(value, _CONSTANT)
         name = field(entry, "name", text_from)
         if name in self._names:
@@ -143,7 +143,7 @@ class _Tables:
         return Constant(name, array.reshape(shape))
 
 
-def _sizes(value: Any, at: str) -> tuple[int, ...]:
+def _sizes(value: object, at: str) -> tuple[int, ...]:
     """Sizes or strides. Their number is limited, as checks multiply them."""
     if type(value) is list and len(value) > RANK:
         raise Unread(value, f"at most {RANK} numbers", at)
@@ -175,7 +175,7 @@ class _NodeReader:
             "place": ("location", tables.place),
         }
 
-    def nodes(self, entries: Any) -> tuple[Node, ...]:
+    def nodes(self, entries: object) -> tuple[Node, ...]:
         """All nodes, in one pass; the last one is the output."""
         if type(entries) is not list or not entries:
             raise Unread(entries, "a list of at least one node", ".nodes")
@@ -185,11 +185,11 @@ class _NodeReader:
         self.work = Work(len(entries))
         return tuple(each(self._node, entries, ".nodes"))
 
-    def _scope(self, value: Any) -> Scope:
+    def _scope(self, value: object) -> Scope:
         path = text_from(value)
         return self.scopes.setdefault(path, Scope(path))
 
-    def _node(self, entry: Any) -> Node:
+    def _node(self, entry: object) -> Node:
         if self.closed:
             raise Unread(entry, "nothing behind the output node")
         if type(entry) is not dict:
@@ -262,7 +262,7 @@ class _NodeReader:
         self._check(op, args, meta)
         return Node("call", op, args, meta=meta)
 
-    def _args(self, op: Op, given: Any) -> tuple[Any, ...]:
+    def _args(self, op: Op, given: object) -> tuple[Any, ...]:
         readers = self.readers.get(op)
         if readers is None:
             readers = self.readers[op] = self._readers(op)
@@ -276,7 +276,7 @@ class _NodeReader:
             raise error.below(f".args[{len(args)}]") from None
         return tuple(args)
 
-    def _check(self, op: Op, args: tuple[Any, ...], meta: Result) -> None:
+    def _check(self, op: Op, args: tuple[object, ...], meta: Result) -> None:
         """Compares the claimed meta with that of the meta rule, after checking the rule's cost."""
         fault = self.work.fault(op, args, meta)
         if fault is not None:
@@ -317,35 +317,35 @@ class _NodeReader:
             "function": _no_function,
         }[text]
 
-    def _tensor(self, value: Any) -> Node:
+    def _tensor(self, value: object) -> Node:
         node = self.values.get(value) if type(value) is str else None
         if node is None:
             raise Unread(value, 'an earlier node with one result, such as "%0"')
         return node
 
-    def _several(self, value: Any) -> Node:
+    def _several(self, value: object) -> Node:
         node = self.results.get(value) if type(value) is str else None
         if node is None:
             raise Unread(value, 'an earlier node with several results, such as "%0"')
         return node
 
-    def _operand(self, value: Any) -> Any:
+    def _operand(self, value: object) -> Any:
         node = self.values.get(value) if type(value) is str else None
         return number_from(value) if node is None else node
 
-    def _value(self, value: Any) -> Any:
+    def _value(self, value: object) -> Any:
         return None if value is None else self._operand(value)
 
-    def _list(self, value: Any) -> tuple[int, ...]:
+    def _list(self, value: object) -> tuple[int, ...]:
         if type(value) is list and len(value) > RANK:
             raise Unread(value, f"at most {RANK} integers")
         return self._long_list(value)
 
-    def _long_list(self, value: Any) -> tuple[int, ...]:
+    def _long_list(self, value: object) -> tuple[int, ...]:
         return tuple(each(integer_from, value, ""))
 
 
-def _no_function(value: Any) -> Any:
+def _no_function(value: object) -> Any:
     raise Unread(value, "no function of a program: a file cannot hold one")
 
 

@@ -35,7 +35,7 @@ _PLACE: Final = frozenset(("file", "line", "function", "text"))
 class Unread(Exception):
     """A value that is not of the expected form; `graph_of` makes a FormatError of it."""
 
-    def __init__(self, got: Any, expected: object, at: str = "") -> None:
+    def __init__(self, got: object, expected: object, at: str = "") -> None:
         self.got = got
         self.expected = expected
         self.at = at
@@ -58,7 +58,7 @@ class Said:
     text: str
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A JSON value in a few words."""
     match value:
         case Misfit():
@@ -79,7 +79,7 @@ def cut(text: str, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def each(read: Read, values: Any, name: str) -> list[Any]:
+def each(read: Read, values: object, name: str) -> list[Any]:
     """The items of a list, each read; an error has the item's index."""
     if type(values) is not list:
         raise Unread(values, "a list", name)
@@ -92,7 +92,7 @@ def each(read: Read, values: Any, name: str) -> list[Any]:
     return done
 
 
-def record(value: Any, keys: frozenset[str]) -> Json:
+def record(value: object, keys: frozenset[str]) -> Json:
     """An object with exactly these keys."""
     if type(value) is not dict:
         raise Unread(value, f"an object with the keys {', '.join(sorted(keys))}")
@@ -113,28 +113,28 @@ def field(value: Json, key: str, read: Read) -> Any:
 
 
 # ----------------------------------------------------------------------------------- small values
-def count_from(value: Any) -> int:
+def count_from(value: object) -> int:
     """A size, a stride, a line."""
     if type(value) is int and 0 <= value <= INTEGER:
         return value
     raise Unread(value, "an integer of 0 to 2**63 - 1")
 
 
-def integer_from(value: Any) -> int:
+def integer_from(value: object) -> int:
     """An integer of the sizes' range."""
     if type(value) is int and -INTEGER <= value <= INTEGER:
         return value
     raise Unread(value, "an integer of less than 2**63")
 
 
-def bool_from(value: Any) -> bool:
+def bool_from(value: object) -> bool:
     """A truth value."""
     if type(value) is bool:
         return value
     raise Unread(value, "true or false")
 
 
-def text_from(value: Any) -> str:
+def text_from(value: object) -> str:
     """A free text, such as a name."""
     if type(value) is not str or len(value) > TEXT:
         got = Said(f"a text of {len(value)} characters") if type(value) is str else value
@@ -146,7 +146,7 @@ def text_from(value: Any) -> str:
     return value
 
 
-def float_from(value: Any) -> float:
+def float_from(value: object) -> float:
     """A float, also nan and infinities, which are strings in the file."""
     if type(value) is float:
         return _finite(value)
@@ -179,10 +179,10 @@ def _finite(value: float) -> float:
     raise Unread(Said("a number of more than 1e308"), "one that a float holds")
 
 
-def named(table: Mapping[str, Any], what: str) -> Read:
+def named(table: Mapping[str, object], what: str) -> Read:
     """A reader of the words of a table."""
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         if type(value) is str and value in table:
             return table[value]
         raise Unread(value, f"{what}: {', '.join(table)}")
@@ -193,7 +193,7 @@ def named(table: Mapping[str, Any], what: str) -> Read:
 def indexed(table: list[Any], what: str) -> Read:
     """A reader of positions in a table of the file."""
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         if type(value) is int and 0 <= value < len(table):
             return table[value]
         raise Unread(value, f"the position of one of the {len(table)} {what}")
@@ -201,7 +201,7 @@ def indexed(table: list[Any], what: str) -> Read:
     return read
 
 
-def role_from(value: Any) -> Role:
+def role_from(value: object) -> Role:
     """A role: its text, or an object with the text and the field that the text leaves out."""
     text, key, extra = value, "", ""
     if type(value) is dict:
@@ -229,14 +229,14 @@ def optional(read: Read) -> Read:
     return lambda value: None if value is None else read(value)
 
 
-def place_from(value: Any) -> Place:
+def place_from(value: object) -> Place:
     """A line of the user's source."""
     entry = record(value, _PLACE)
     texts = [field(entry, key, text_from) for key in ("file", "function", "text")]
     return Place(texts[0], field(entry, "line", count_from), *texts[1:])
 
 
-def bytes_from(text: Any, size: int) -> bytes:
+def bytes_from(text: object, size: int) -> bytes:
     """The bytes of a base64 text, exactly `size` of them."""
     wanted = -(-size // 3) * 4
     if type(text) is not str or len(text) != wanted:

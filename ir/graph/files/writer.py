@@ -195,7 +195,7 @@ class _Writer:
         return known
 
 
-def _integer_fault(op: Op, args: tuple[Any, ...]) -> tuple[str, str] | None:
+def _integer_fault(op: Op, args: tuple[object, ...]) -> tuple[str, str] | None:
     """(got, expected) where an integer argument is too large, or a list of them too long."""
     for index in _integers(op):
         value = args[index]
@@ -287,7 +287,7 @@ def in_file_order(data: bytes, dtype: DType, order: str = sys.byteorder) -> byte
     return np.frombuffer(data, np.uint8).reshape(-1, unit)[:, ::-1].tobytes()
 
 
-def _role(role: Any) -> str | Json:
+def _role(role: object) -> str | Json:
     """The role's text; or an object with it and the field that the text leaves out."""
     bare, field, extra = _bared(role)
     if not role_fits(bare) or parse_role(str(bare)) != bare:

@@ -74,7 +74,7 @@ def _parsed_gradient(text: str) -> Any:
     return _pieces(parse_role(text))
 
 
-def _pieces(role: Any) -> Any:
+def _pieces(role: object) -> Any:
     if isinstance(role, Part):
         return Piece(_pieces(role.of), role.attr)
     if isinstance(role, MutatedInput) and isinstance(role.of, Part):

@@ -25,7 +25,7 @@ from aotlite.ir.op.namespace import NOTHING, OpNamespace
 __all__ = ["function_from_source", "graph_from_source", "role_from_text"]
 
 
-def function_from_source(text: str, ops: Any) -> FunctionType:
+def function_from_source(text: str, ops: object) -> FunctionType:
     """The function that a printed graph defines; its body calls `ops`. Raises FormatError."""
     scope: dict[str, Any] = {"ops": ops}
     try:
@@ -43,7 +43,7 @@ def function_from_source(text: str, ops: Any) -> FunctionType:
 def graph_from_source(
     text: str,
     *,
-    constants: Mapping[str, Any] = NOTHING,
+    constants: Mapping[str, object] = NOTHING,
     devices: Mapping[str, Device] = HOST,
 ) -> Graph:
     """The graph that a printed text describes: the same ops, arguments, phases, metas and roles.
@@ -78,7 +78,7 @@ class _GraphOps(OpNamespace):
     """An `ops` namespace whose calls emit nodes."""
 
     def __init__(
-        self, builder: Builder, constants: Mapping[str, Any], devices: Mapping[str, Device]
+        self, builder: Builder, constants: Mapping[str, object], devices: Mapping[str, Device]
     ) -> None:
         super().__init__(builder.apply, constants, devices)
         self.builder = builder

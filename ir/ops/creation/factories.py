@@ -243,7 +243,7 @@ def _logspace_kernel(
     end: float,
     steps: int,
     base: float,
-    *rest: Any,
+    *rest: object,
 ) -> Array:
     start, end = _ends("logspace", meta, start, start if steps == 1 else end)
     powers = xp.power(xp.asarray(base), _spaced(xp, meta, start, end))
@@ -257,7 +257,7 @@ def _logspace_loops(
     end: float,
     steps: int,
     base: float,
-    *_: Any,
+    *_: object,
 ) -> LoopTensor:
     start, end = _ends("logspace", meta, start, start if steps == 1 else end)
     power_of = k.number(base, dtypes.float64)

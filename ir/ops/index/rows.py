@@ -104,7 +104,7 @@ def _embedding_rule(
 
 
 def _embedding_kernel(
-    xp: Namespace, meta: TensorMeta, weight: Array, indices: Array, *rest: Any
+    xp: Namespace, meta: TensorMeta, weight: Array, indices: Array, *rest: object
 ) -> Array:
     check_range(xp, "embedding", indices, weight.shape[0])
     return taken(xp, weight, indices, 0)

@@ -159,7 +159,9 @@ _QUANTILE = (
 
 
 @composite("quantile" + _QUANTILE)
-def quantile(self: Operand, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Operand:
+def quantile(
+    self: Operand, q: object, dim: int | None, keepdim: bool, interpolation: str
+) -> Operand:
     """The q-quantiles along a dimension, first in the result; nan where there is a nan."""
     q = _checked("quantile", self, q, interpolation)
     lines = _lines("quantile", self, dim)
@@ -170,7 +172,7 @@ def quantile(self: Operand, q: Any, dim: int | None, keepdim: bool, interpolatio
 
 @composite("nanquantile" + _QUANTILE)
 def nanquantile(
-    self: Operand, q: Any, dim: int | None, keepdim: bool, interpolation: str
+    self: Operand, q: object, dim: int | None, keepdim: bool, interpolation: str
 ) -> Operand:
     """The q-quantiles of what is not nan."""
     q = _checked("nanquantile", self, q, interpolation)

@@ -89,7 +89,7 @@ def _added_to(product: Callable[..., Any]) -> Callable[..., Any]:
     """beta * self + alpha * product, formed in the product's dtype."""
 
     def composition(
-        self: Operand, a: Operand, b: Operand, *, beta: Any = 1, alpha: Any = 1
+        self: Operand, a: Operand, b: Operand, *, beta: object = 1, alpha: object = 1
     ) -> Operand:
         final = a.dtype
         if self.dtype is not final or b.dtype is not final:
@@ -112,7 +112,7 @@ def _factor(dtype: DType, value: Any) -> Number:
     return bool(int(value)) if dtype is dtypes.bool_ else number_in(dtype, int(value))
 
 
-def _scaled(grad: Operand, factor: Any) -> Operand:
+def _scaled(grad: Operand, factor: object) -> Operand:
     """The gradient of what a number was multiplied with."""
     return grad if factor == 1 else grad * conj(factor)
 

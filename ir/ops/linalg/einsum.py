@@ -23,7 +23,7 @@ Ints = tuple[int, ...]
 
 # ----------------------------------------------------------------------------------- tensordot
 @composite(is_method=False)
-def tensordot(a: Operand, b: Operand, dims: Any = 2) -> Operand:
+def tensordot(a: Operand, b: Operand, dims: object = 2) -> Operand:
     """The sum of products over `dims` last dimensions of `a` and first of `b`, or listed pairs."""
     left, right = _tensordot_dims(a, b, dims)
     check_one_dtype("tensordot", a.meta, b.meta)
@@ -41,7 +41,7 @@ def tensordot(a: Operand, b: Operand, dims: Any = 2) -> Operand:
     return _contracted(a, b, left, right)
 
 
-def _tensordot_dims(a: Operand, b: Operand, dims: Any) -> tuple[Ints, Ints]:
+def _tensordot_dims(a: Operand, b: Operand, dims: object) -> tuple[Ints, Ints]:
     count = sizes.as_size(dims)
     if count is not None:
         if not 0 <= count <= min(a.ndim, b.ndim):

@@ -183,7 +183,7 @@ def matrix_exp(self: Operand) -> Operand:
 @composite(is_method=False)
 def linalg_matrix_norm(
     A: Operand,
-    ord: Any = "fro",
+    ord: object = "fro",
     dim: Sequence[int] = (-2, -1),
     keepdim: bool = False,
     *,
@@ -238,8 +238,8 @@ def _spectral(A: Operand, ord: Any, pair: Ints, keepdim: bool) -> Operand:
 @composite(is_method=False)
 def linalg_norm(
     A: Operand,
-    ord: Any = None,
-    dim: Any = None,
+    ord: object = None,
+    dim: object = None,
     keepdim: bool = False,
     *,
     dtype: DType | None = None,

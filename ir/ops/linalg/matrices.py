@@ -65,7 +65,9 @@ def adjoint_array(xp: Namespace, a: Array) -> Array:
     return xp.conj(turned) if a.dtype.kind == "c" else turned
 
 
-def completed(op: str, what: str, expected: str, function: Callable[..., Any], *args: Any) -> Any:
+def completed(
+    op: str, what: str, expected: str, function: Callable[..., Any], *args: object
+) -> Any:
     """`function(*args)`. Raises LinAlgError where the library finds no such result."""
     try:
         return function(*args)

@@ -41,7 +41,7 @@ def bad_reduction(name: str, reduction: str, expected: str) -> ArgumentError:
     return ArgumentError(f"{name}: reduction is {reduction!r}, expected {expected}")
 
 
-def _weighted(name: str, losses: Any, weight: Operand | None, reduction: str) -> Operand:
+def _weighted(name: str, losses: object, weight: Operand | None, reduction: str) -> Operand:
     """As `reduced`, with a weight for each loss; the mean is by the sum of the weights."""
     if weight is None:
         return reduced(name, losses, reduction)
@@ -318,7 +318,7 @@ def binary_cross_entropy_with_logits(
     weight: Operand | None = None,
     *,
     reduction: str = "mean",
-    pos_weight: Any = None,
+    pos_weight: object = None,
 ) -> Operand:
     """binary_cross_entropy of the sigmoid of `input`; `pos_weight` is for the targets' share."""
     name = "binary_cross_entropy_with_logits"

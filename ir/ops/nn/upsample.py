@@ -282,7 +282,7 @@ def _known_taps(
 def _declare(name: str, align: str) -> PureOp:
     """The op `name`; `align` is the text of its parameter `align_corners`, if it has one."""
 
-    def rule(self: TensorMeta, output_size: Shape, *rest: Any) -> TensorMeta:
+    def rule(self: TensorMeta, output_size: Shape, *rest: object) -> TensorMeta:
         return _image(name, self, output_size)
 
     def kernel(xp: Namespace, meta: TensorMeta, a: Array, output_size: Shape, *rest: Any) -> Array:
@@ -296,7 +296,7 @@ def _declare(name: str, align: str) -> PureOp:
         return cast(xp, _gathered(xp, _gathered(xp, a, 3, columns), 2, rows), meta.dtype)
 
     def loops(
-        k: Loops, meta: TensorMeta, a: LoopTensor, output_size: Shape, *rest: Any
+        k: Loops, meta: TensorMeta, a: LoopTensor, output_size: Shape, *rest: object
     ) -> LoopTensor:
         taps = _known_taps(name, a, a.shape, meta.shape, _settled(align, rest))
         return upsampled(k, meta, a, taps)
@@ -316,7 +316,7 @@ def _declare_backward(name: str, align: str) -> PureOp:
     backward = f"{name}_backward"
 
     def rule(
-        grad_output: TensorMeta, output_size: Shape, input_size: Shape, *rest: Any
+        grad_output: TensorMeta, output_size: Shape, input_size: Shape, *rest: object
     ) -> TensorMeta:
         return _gradient_image(backward, grad_output, output_size, input_size)
 
@@ -340,7 +340,7 @@ def _declare_backward(name: str, align: str) -> PureOp:
         grad: LoopTensor,
         output_size: Shape,
         input_size: Shape,
-        *rest: Any,
+        *rest: object,
     ) -> LoopTensor:
         taps = _known_taps(name, grad, meta.shape, grad.shape, _settled(align, rest))
         return upsampled_backward(k, meta, grad, taps)

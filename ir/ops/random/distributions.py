@@ -40,7 +40,7 @@ _WIDE = {dtypes.float64: dtypes.float64, dtypes.complex128: dtypes.float64}
 
 
 # -------------------------------------------------------------------------------------- normal
-def _gauss(stream: PhiloxStream, meta: TensorMeta) -> Any:
+def _gauss(stream: PhiloxStream, meta: TensorMeta) -> Array:
     """Normal numbers of the computing dtype, by Box and Muller's method on two uniform draws.
 
     16-bit floats are rounded from float32. A complex number takes sine and cosine of one pair.
@@ -79,7 +79,7 @@ def _gauss_loops(k: Loops, meta: TensorMeta, place: Place) -> tuple[Any, Callabl
     return lengths, number
 
 
-def _randn_loops(k: Loops, meta: TensorMeta, place: Place, *rest: Any) -> LoopTensor:
+def _randn_loops(k: Loops, meta: TensorMeta, place: Place, *rest: object) -> LoopTensor:
     flat, number = _gauss_loops(k, meta, place)
     return laid_out(k, meta, flat, lambda drawn, i: k.cast(number(drawn, i), meta.dtype))
 
@@ -180,7 +180,9 @@ def _two_words(meta: TensorMeta) -> int:
     return 8 * -(-meta.numel // 4)
 
 
-def _randint_kernel(stream: PhiloxStream, meta: TensorMeta, low: int, high: int, *rest: Any) -> Any:
+def _randint_kernel(
+    stream: PhiloxStream, meta: TensorMeta, low: int, high: int, *rest: object
+) -> Array:
     """The remainder of a 64-bit word, which favors no number by more than range / 2**64."""
     xp, count = stream.xp, high - low
     drawn = stream.long_words(meta.numel)
@@ -191,7 +193,7 @@ def _randint_kernel(stream: PhiloxStream, meta: TensorMeta, low: int, high: int,
 
 
 def _randint_loops(
-    k: Loops, meta: TensorMeta, place: Place, low: int, high: int, *rest: Any
+    k: Loops, meta: TensorMeta, place: Place, low: int, high: int, *rest: object
 ) -> LoopTensor | None:
     if meta.dtype.is_floating_point:
         return None
@@ -228,7 +230,7 @@ def _randperm_rule(n: int, dtype: DType | None, device: Device) -> TensorMeta:
     return tensor_meta((n,), None, dtype, device or CPU)
 
 
-def _randperm_kernel(stream: PhiloxStream, meta: TensorMeta, n: int, *rest: Any) -> Any:
+def _randperm_kernel(stream: PhiloxStream, meta: TensorMeta, n: int, *rest: object) -> Array:
     """The order of 64-bit keys: each permutation is as likely as any other, but for equal keys."""
     return stream.xp.astype(stream.xp.argsort(stream.long_words(meta.numel)), meta.dtype.numpy)
 
@@ -249,7 +251,7 @@ def _bernoulli_rule(self: TensorMeta) -> TensorMeta:
     return random_meta("bernoulli", self.shape, self.dtype, self.device)
 
 
-def _bernoulli_kernel(stream: PhiloxStream, meta: TensorMeta, p: Any) -> Any:
+def _bernoulli_kernel(stream: PhiloxStream, meta: TensorMeta, p: Any) -> Array:
     xp = stream.xp
     if not bool(xp.all((p >= 0) & (p <= 1))):
         raise ArgumentError("bernoulli: a probability is outside its range, expected 0 to 1")

@@ -86,7 +86,7 @@ def randint_like(
 
 # ---------------------------------------------------------------------------- bernoulli and normal
 @composite(f"bernoulli(Tensor self, float? p=None, *, {_GENERATOR}) -> Tensor")
-def bernoulli(self: Operand, p: float | None, generator: Any) -> Operand:
+def bernoulli(self: Operand, p: float | None, generator: object) -> Operand:
     """1 with probability `p`, or with the probability that each element is, else 0."""
     if p is None:
         return _with_history(self, drawn(self, "bernoulli", (self,), generator))
@@ -131,13 +131,13 @@ def check_deviation(op: str, std: float) -> None:
 
 
 # -------------------------------------------------------------------------------------- in place
-def _uniform_numbers(op: str, self: Operand, generator: Any) -> Operand:
+def _uniform_numbers(op: str, self: Operand, generator: object) -> Operand:
     require_floating(op, self.dtype)
     return _of_size(self, "rand", (self.shape, self.dtype, self.device), generator)
 
 
 @composite(f"uniform_(Tensor self, float from=0.0, float to=1.0, *, {_GENERATOR}) -> Tensor")
-def uniform_(self: Operand, start: float, end: float, generator: Any) -> Operand:
+def uniform_(self: Operand, start: float, end: float, generator: object) -> Operand:
     """Overwrites the elements with uniform numbers of [from, to)."""
     if not start <= end:
         raise ArgumentError(f"uniform_: from is {start} and to {end}, expected from <= to")
@@ -148,12 +148,12 @@ def uniform_(self: Operand, start: float, end: float, generator: Any) -> Operand
 
 
 @composite(f"normal_(Tensor self, float mean=0.0, float std=1.0, *, {_GENERATOR}) -> Tensor")
-def normal_(self: Operand, mean: float, std: float, generator: Any) -> Operand:
+def normal_(self: Operand, mean: float, std: float, generator: object) -> Operand:
     """Overwrites the elements with normal numbers."""
     return self.copy_(_normal_numbers("normal_", self, mean, std, generator))
 
 
-def _normal_numbers(op: str, self: Operand, mean: float, std: float, generator: Any) -> Operand:
+def _normal_numbers(op: str, self: Operand, mean: float, std: float, generator: object) -> Operand:
     check_deviation(op, std)
     require_inexact(op, self.dtype)
     args = (self.shape, self.dtype, self.device)
@@ -161,7 +161,7 @@ def _normal_numbers(op: str, self: Operand, mean: float, std: float, generator: 
 
 
 @composite(f"log_normal_(Tensor self, float mean=1.0, float std=2.0, *, {_GENERATOR}) -> Tensor")
-def log_normal_(self: Operand, mean: float, std: float, generator: Any) -> Operand:
+def log_normal_(self: Operand, mean: float, std: float, generator: object) -> Operand:
     """Overwrites the elements with numbers whose logarithms are normal."""
     if not std > 0:
         raise ArgumentError(f"log_normal_: std is {std}, expected more than 0")
@@ -169,7 +169,7 @@ def log_normal_(self: Operand, mean: float, std: float, generator: Any) -> Opera
 
 
 @composite(f"exponential_(Tensor self, float lambd=1.0, *, {_GENERATOR}) -> Tensor")
-def exponential_(self: Operand, lambd: float, generator: Any) -> Operand:
+def exponential_(self: Operand, lambd: float, generator: object) -> Operand:
     """Overwrites the elements with numbers of density lambd * exp(-lambd * x)."""
     if not lambd > 0:
         raise ArgumentError(f"exponential_: lambd is {lambd}, expected more than 0")
@@ -178,7 +178,7 @@ def exponential_(self: Operand, lambd: float, generator: Any) -> Operand:
 
 
 @composite(f"geometric_(Tensor self, float p, *, {_GENERATOR}) -> Tensor")
-def geometric_(self: Operand, p: float, generator: Any) -> Operand:
+def geometric_(self: Operand, p: float, generator: object) -> Operand:
     """Overwrites the elements with the number of trials of probability `p` until a success."""
     if not 0 < p < 1:
         raise ArgumentError(f"geometric_: p is {p}, expected 0 < p < 1")
@@ -188,7 +188,7 @@ def geometric_(self: Operand, p: float, generator: Any) -> Operand:
 
 
 @composite(f"random_(Tensor self, int? from=None, int? to=None, *, {_GENERATOR}) -> Tensor")
-def random_(self: Operand, start: int | None, end: int | None, generator: Any) -> Operand:
+def random_(self: Operand, start: int | None, end: int | None, generator: object) -> Operand:
     """Overwrites the elements with integers of [from, to).
 
     `random_(to)` starts at 0, `random_()` takes all that the dtype holds from 0 on.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op.composite import composite
@@ -40,7 +39,7 @@ def _block_each(meta: TensorMeta) -> int:
     return 4 * meta.numel
 
 
-def _numbers(stream: PhiloxStream, rows: int, columns: int) -> Any:
+def _numbers(stream: PhiloxStream, rows: int, columns: int) -> Array:
     """A uniform float64 for each row and column: a row has a block, a column the third word.
 
     Other draws have 0 there, so that however many columns there are, a row uses up one block.
@@ -56,8 +55,8 @@ def _numbers(stream: PhiloxStream, rows: int, columns: int) -> Any:
 
 
 def _multinomial_kernel(
-    stream: PhiloxStream, meta: TensorMeta, weights: Any, count: int, replacement: bool
-) -> Any:
+    stream: PhiloxStream, meta: TensorMeta, weights: Array, count: int, replacement: bool
+) -> Array:
     xp = stream.xp
     p = xp.reshape(xp.astype(weights, xp.float64), (-1, weights.shape[-1]))
     if not bool(xp.all(xp.isfinite(p) & (p >= 0))):
@@ -73,7 +72,7 @@ def _multinomial_kernel(
     return xp.reshape(xp.astype(choose(stream, p, count), xp.int64), meta.shape)
 
 
-def _without_replacement(stream: PhiloxStream, p: Any, count: int) -> Any:
+def _without_replacement(stream: PhiloxStream, p: Array, count: int) -> Array:
     """The categories whose exponential times, of rates p, are the shortest.
 
     Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
@@ -84,7 +83,7 @@ def _without_replacement(stream: PhiloxStream, p: Any, count: int) -> Any:
     return xp.argsort(times, axis=-1)[:, :count]
 
 
-def _with_replacement(stream: PhiloxStream, p: Any, count: int) -> Any:
+def _with_replacement(stream: PhiloxStream, p: Array, count: int) -> Array:
     """The category in whose part of the line from 0 to the sum of the weights a number lies."""
     xp = stream.xp
     ends = xp.cumulative_sum(p, axis=-1)

@@ -73,20 +73,20 @@ def words(xp: Namespace, seed: int, offset: int, count: int) -> Array:
 class PhiloxStream:
     """The words of a generator from a position on, converted to numbers."""
 
-    xp: Any
+    xp: Namespace
     seed: int
     position: int
 
-    def words(self, count: int) -> Any:
+    def words(self, count: int) -> Array:
         """32-bit words, in uint64."""
         return words(self.xp, self.seed, self.position, count)
 
-    def long_words(self, count: int) -> Any:
+    def long_words(self, count: int) -> Array:
         """64-bit words, each made of two, the first one high."""
         stream = self.words(2 * count)
         return (stream[::2] << 32) | stream[1::2]
 
-    def unit(self, count: int, dtype: DType) -> Any:
+    def unit(self, count: int, dtype: DType) -> Array:
         """Numbers in [0, 1), every multiple of the last digit equally likely."""
         if dtype is dtypes.float64:
             stream = self.words(2 * count)
@@ -196,13 +196,13 @@ def draw(
     given = "Tensor|Scalar seed, Tensor|Scalar offset, int advance"
 
     def run(
-        xp: Namespace, meta: TensorMeta, seed: Array, offset: Array, advance: int, *args: Any
+        xp: Namespace, meta: TensorMeta, seed: Array, offset: Array, advance: int, *args: object
     ) -> Array:
         position = number(pure_name, "offset", offset) + advance
         check_position(pure_name, position)
         return kernel(PhiloxStream(xp, number(pure_name, "seed", seed), position), meta, *args)
 
-    def infer(seed: Any, offset: Any, advance: int, *args: Any) -> TensorMeta:
+    def infer(seed: object, offset: object, advance: int, *args: object) -> TensorMeta:
         check_place(pure_name, seed, offset, advance)
         return rule(*args)
 
@@ -212,7 +212,7 @@ def draw(
         seed: LoopTensor,
         offset: LoopTensor,
         advance: int,
-        *args: Any,
+        *args: object,
     ) -> LoopTensor | None:
         place = (seed, offset, advance)
         if loops is None or meta.dtype.is_complex or not is_aligned(k, place):
@@ -249,7 +249,7 @@ def random_meta(
     return tensor_meta(size, None, dtype, device or CPU)
 
 
-def _rand_kernel(stream: PhiloxStream, meta: TensorMeta, *rest: Any) -> Any:
+def _rand_kernel(stream: PhiloxStream, meta: TensorMeta, *rest: object) -> Array:
     count, real = meta.numel, meta.dtype.to_real()
     if not meta.dtype.is_complex:
         return stream.xp.reshape(stream.unit(count, real), meta.shape)
@@ -264,7 +264,7 @@ def unit_loops(k: Loops, place: Place, count: int, dtype: DType) -> LoopTensor:
     return drawn(k, place, count, parts)
 
 
-def _rand_loops(k: Loops, meta: TensorMeta, place: Place, *rest: Any) -> LoopTensor:
+def _rand_loops(k: Loops, meta: TensorMeta, place: Place, *rest: object) -> LoopTensor:
     flat = unit_loops(k, place, meta.numel, meta.dtype)
     return laid_out(k, meta, flat, lambda number, i: number)
 

@@ -59,7 +59,7 @@ def to(self: Operand, *args: Any, **kwargs: Any) -> Operand:
     return _converted(self, dtype, bound[-1], copy=bound[-2])
 
 
-def _with_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+def _with_device(args: tuple[object, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """The arguments with the device of this name, if one is named."""
     if args and type(args[0]) is str:
         return (device_named(args[0], op="to"), *args[1:]), kwargs

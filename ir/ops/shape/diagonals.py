@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import NUMPY, Array, Namespace
 from aotlite.ir.arrays.device import CPU, Device
@@ -106,7 +104,9 @@ def _triangle_indices(name: str) -> PureOp:
             places = xp.triu_indices(min(row, max(col - offset, 0)), offset, col)
         return xp.astype(xp.stack(places), meta.dtype.numpy)
 
-    def loops(k: Loops, meta: TensorMeta, row: int, col: int, offset: int, *_: Any) -> LoopTensor:
+    def loops(
+        k: Loops, meta: TensorMeta, row: int, col: int, offset: int, *_: object
+    ) -> LoopTensor:
         given = (row, col, offset, meta.dtype, None)
         places = k.table(kernel(NUMPY.namespace, meta, *given))
         return k.map(meta, lambda *i: places[i])

@@ -300,7 +300,7 @@ def _start_of(start: Any) -> int:
 
 
 @composite()
-def split(self: Operand, split_size: Any, dim: int = 0) -> Operand:
+def split(self: Operand, split_size: object, dim: int = 0) -> Operand:
     """Views of parts of a dimension: of one size (the last may be smaller), or of listed sizes."""
     if isinstance(split_size, (tuple, list)):
         return self._do("split_with_sizes", split_size, dim)
@@ -321,7 +321,7 @@ def chunk(self: Operand, chunks: int, dim: int) -> Operand:
 
 # ------------------------------------------------------------------------------- parts as slices
 @composite()
-def tensor_split(self: Operand, indices_or_sections: Any, dim: int = 0) -> tuple[Operand, ...]:
+def tensor_split(self: Operand, indices_or_sections: object, dim: int = 0) -> tuple[Operand, ...]:
     """Slices of a dimension: so many of nearly one size, or ending at the indices (a tensor of
     either is read).
     """
@@ -329,21 +329,21 @@ def tensor_split(self: Operand, indices_or_sections: Any, dim: int = 0) -> tuple
 
 
 @composite()
-def hsplit(self: Operand, indices_or_sections: Any) -> tuple[Operand, ...]:
+def hsplit(self: Operand, indices_or_sections: object) -> tuple[Operand, ...]:
     """`tensor_split` into columns: along dimension 1, or 0 if that is all there is."""
     _needs_dims("hsplit", self, 1)
     return _even(self, indices_or_sections, 0 if self.ndim == 1 else 1, "hsplit")
 
 
 @composite()
-def vsplit(self: Operand, indices_or_sections: Any) -> tuple[Operand, ...]:
+def vsplit(self: Operand, indices_or_sections: object) -> tuple[Operand, ...]:
     """`tensor_split` into rows: along dimension 0."""
     _needs_dims("vsplit", self, 2)
     return _even(self, indices_or_sections, 0, "vsplit")
 
 
 @composite()
-def dsplit(self: Operand, indices_or_sections: Any) -> tuple[Operand, ...]:
+def dsplit(self: Operand, indices_or_sections: object) -> tuple[Operand, ...]:
     """`tensor_split` along dimension 2."""
     _needs_dims("dsplit", self, 3)
     return _even(self, indices_or_sections, 2, "dsplit")
@@ -356,7 +356,7 @@ def _needs_dims(name: str, tensor: Operand, least: int) -> None:
         )
 
 
-def _even(self: Operand, where: Any, dim: int, name: str) -> tuple[Operand, ...]:
+def _even(self: Operand, where: object, dim: int, name: str) -> tuple[Operand, ...]:
     sections = sizes.as_size(where)
     if sections is not None and sections > 0 and not _divides(sections, self.shape[dim]):
         raise ArgumentError(

@@ -8,7 +8,6 @@ instead. Rules: TEN-6, FUN-8.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array, Namespace
@@ -75,7 +74,7 @@ def _view_dtype_copy(self: TensorMeta, dtype: DType) -> TensorMeta:
     return _view_dtype(self.as_contiguous(), dtype)[0]
 
 
-def _as_bytes(xp: Namespace, meta: TensorMeta, a: Array, *_: Any) -> Array:
+def _as_bytes(xp: Namespace, meta: TensorMeta, a: Array, *_: object) -> Array:
     """The bytes of the operand, laid out contiguously, as elements of the result."""
     if 0 in meta.shape:
         return xp.empty(meta.shape, dtype=meta.dtype.numpy)

@@ -62,7 +62,7 @@ def scatter_of(
         f"{viewed.name}_scatter(Tensor self, Tensor src{listed(view_args)}) -> Tensor"
     )
 
-    def rule(self: TensorMeta, src: TensorMeta, *args: Any) -> TensorMeta:
+    def rule(self: TensorMeta, src: TensorMeta, *args: object) -> TensorMeta:
         seen, start = viewed.rule(self, *args)
         if seen.shape != src.shape:
             raise ShapeError(
@@ -126,7 +126,7 @@ def stored_over(viewed: ViewOp) -> Callable[..., LoopTensor]:
     """The loops of the scatter of a view: copies the whole, then stores the part over it."""
 
     def loops(
-        k: Loops, meta: TensorMeta, whole: LoopTensor, part: LoopTensor, *args: Any
+        k: Loops, meta: TensorMeta, whole: LoopTensor, part: LoopTensor, *args: object
     ) -> LoopTensor:
         seen, start = viewed.rule(meta, *args)
         # A view that sees a place twice may have as many elements and leave others out.
