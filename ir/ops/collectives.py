@@ -30,7 +30,7 @@ from aotlite.ir.op.workspace import OPERANDS, RESULTS
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.index.positions import replaced
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused, kind_of, refusal
-from aotlite.ir.ops.precision import accumulator, cast, wide
+from aotlite.ir.ops.precision import OperandT, accumulator, cast, wide
 
 OperandT = TypeVar("OperandT", bound=Operand)
 
