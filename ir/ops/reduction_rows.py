@@ -45,7 +45,7 @@ def highest(dtype: DType) -> Any:
 
 
 def _ends(dtype: DType) -> tuple[int, int]:
-    kind = dtype.numpy
+    kind: Any = dtype.numpy
     return (False, True) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
 
 
@@ -138,7 +138,8 @@ def reduction(
     schema = schema_of(text)
     names = [parameter.name for parameter in schema.parameters[1:]]
     typed = slice(names.index("dtype"), None) if "dtype" in names else slice(0)
-    over = Over(name, *_places(names), empty_is_all)
+    places: Any = _places(names)
+    over = Over(name, *places, empty_is_all)
     count = len(schema.returns)
     refuses_empty = refuses_empty or (combiner is not None and combiner.empty is None)
 

@@ -88,7 +88,7 @@ def chosen_all_vjp(grad: Any, self: Any, result: Any) -> Any:
     return _shared(grad, hits, None)
 
 
-_EVERYTHING = {"result": require_real, "vjp": chosen_all_vjp, "loops": None}
+_EVERYTHING: dict[str, Any] = {"result": require_real, "vjp": chosen_all_vjp, "loops": None}
 MAX = reduction("max", "", combiner=BY_MAX, expands=lambda self: self._do("amax"), **_EVERYTHING)
 MIN = reduction("min", "", combiner=BY_MIN, expands=lambda self: self._do("amin"), **_EVERYTHING)
 

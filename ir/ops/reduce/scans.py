@@ -82,7 +82,7 @@ def _running_vjp(grad_values: Any, self: Any, indices: Any, dim: int) -> Any:
     return grad_values.new_zeros(self.shape).scatter_add(dim, indices, grad_values)
 
 
-_LAST = {"result": require_real, "vjp": _running_vjp, "indexed": True}
+_LAST: dict[str, Any] = {"result": require_real, "vjp": _running_vjp, "indexed": True}
 CUMMAX = scan("cummax", combiner=Monoid("last_max", pairs="maximum"), **_LAST)
 CUMMIN = scan("cummin", combiner=Monoid("last_min", pairs="minimum"), **_LAST)
 
