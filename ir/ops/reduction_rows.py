@@ -138,8 +138,8 @@ def reduction(
     schema = schema_of(text)
     names = [parameter.name for parameter in schema.parameters[1:]]
     typed = slice(names.index("dtype"), None) if "dtype" in names else slice(0)
-    places: Any = _places(names)
-    over = Over(name, *places, empty_is_all)
+    dim, keepdim = _places(names)
+    over = Over(name, dim, keepdim, empty_is_all)
     count = len(schema.returns)
     refuses_empty = refuses_empty or (combiner is not None and combiner.empty is None)
 
