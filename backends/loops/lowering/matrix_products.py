@@ -9,25 +9,21 @@ matrix multiplies them all: (8, 16, 32) @ (32, 4) is one product of (128, 32) an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from aotlite.backends.loops.program import Gemm, MatrixWindow
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry import layout
-from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.scalar.expression import Scalar
-
-if TYPE_CHECKING:
-    from aotlite.backends.loops.lowering.writer import LoopOperand, LoopWriter, Position
+from aotlite.ir.meta import tensor_meta
 
 
 @attrs.define
 class _Matrix:
     """The matrices of a batch: their sizes, and strides in elements."""
 
-    operand: LoopOperand
+    operand: Any
     batch: list[int]
     rows: int
     columns: int
@@ -44,7 +40,7 @@ class _Matrix:
         return MatrixWindow(placed.buffer, placed.start, tuple(self.batch), self.row, self.column)
 
 
-def gemm(k: LoopWriter, out: LoopOperand, a: LoopOperand, b: LoopOperand) -> None:
+def gemm(k: Any, out: Any, a: Any, b: Any) -> None:
     """Adds the step out = a b, in the dtype of `out`, which is float32 or float64."""
     shape, n = list(out.shape[:-2]), out.shape[-1]
     if 0 in out.shape:
@@ -60,7 +56,7 @@ def gemm(k: LoopWriter, out: LoopOperand, a: LoopOperand, b: LoopOperand) -> Non
     k.add(Gemm(f"{k.name}_{len(k.program.steps)}", *sizes, *windows))
 
 
-def _matrix(operand: LoopOperand, rank: int) -> _Matrix:
+def _matrix(operand: Any, rank: int) -> _Matrix:
     """Returns the operand with `rank` batch dimensions. Missing or broadcast ones have stride 0."""
     *batch, rows, columns = operand.shape
     steps = [0 if n == 1 else step for n, step in zip(batch, operand.stride[:-2], strict=True)]
@@ -68,7 +64,7 @@ def _matrix(operand: LoopOperand, rank: int) -> _Matrix:
     return _Matrix(operand, missing + steps, rows, columns, *operand.stride[-2:])
 
 
-def _readable(k: LoopWriter, operand: LoopOperand, rank: int, dtype: DType) -> _Matrix:
+def _readable(k: Any, operand: Any, rank: int, dtype: DType) -> _Matrix:
     """Returns the operand in a layout that BLAS reads: itself, or a copy."""
     stored = k.program.buffers[operand.placed.buffer].dtype
     matrix = _matrix(operand, rank)
@@ -134,9 +130,7 @@ def _drop(shape: list[int], axis: int, parts: Sequence[_Matrix]) -> None:
         del part.batch[axis]
 
 
-def product(
-    k: LoopWriter, meta: TensorMeta, a: LoopOperand, b: LoopOperand, formed: DType
-) -> LoopOperand:
+def product(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> Any:
     """Returns the product (*batch, m, k) (*batch, k, n) -> (*batch, m, n), accumulated in `formed`
     and cast to the result's dtype.
 
@@ -157,17 +151,15 @@ def product(
     return k.map(meta, lambda *i: k.cast(wide[i], meta.dtype))
 
 
-def _summed(
-    k: LoopWriter, meta: TensorMeta, a: LoopOperand, b: LoopOperand, formed: DType
-) -> LoopOperand:
+def _summed(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> Any:
     inner = a.shape[-1]
 
-    def term(i: Sequence[Position], j: Any) -> Scalar:
+    def term(i: Any, j: Any) -> Any:
         *batch, row, column = i
         left, right = a.at((*batch, row, j)), b.at((*batch, j, column))
         return k.cast(left, formed) * k.cast(right, formed)
 
-    def rounded(total: Scalar) -> Scalar:
+    def rounded(total: Any) -> Any:
         return k.cast(total, meta.dtype)
 
     if inner == 1:

@@ -9,20 +9,14 @@ one raises. Until then no memory of the caller's is written. Equal checks are ma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from aotlite.backends.loops.program import ValueCheck
 from aotlite.ir import dtypes
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.scalar.expression import Scalar
-
-if TYPE_CHECKING:
-    from aotlite.backends.loops.lowering.writer import LoopOperand, LoopWriter, Position
 
 
-def refuse(
-    k: LoopWriter, shape: Sequence[int], wrong: Callable[..., Scalar], once: object = None
-) -> None:
+def refuse(k: Any, shape: Sequence[int], wrong: Callable[..., Any], once: Any = None) -> None:
     """Adds a check that `wrong(i, j, ...)` is false at all positions of the shape.
 
     Does nothing if a check with the key `once` was added before.
@@ -37,12 +31,10 @@ def refuse(
         k.program.checks[once] = len(k.program.steps)
 
 
-def check_index(
-    k: LoopWriter, index: LoopOperand, low: int, high: int, ignored: int | None
-) -> None:
+def check_index(k: Any, index: Any, low: int, high: int, ignored: int | None) -> None:
     """Adds a check that each element of `index` is `ignored`, or low <= element < high."""
 
-    def wrong(*i: Position) -> Scalar:
+    def wrong(*i: Any) -> Any:
         value = k.cast(index[i], dtypes.int64)
         outside = k.make("not", k.inside(value, low, high))
         return outside if ignored is None else outside & k.make("ne", value, ignored)
