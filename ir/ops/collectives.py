@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Any, TypeVar
+from typing import Any
 
 from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
@@ -31,8 +31,6 @@ from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.index.positions import replaced
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused, kind_of, refusal
 from aotlite.ir.ops.precision import OperandT, accumulator, cast, wide
-
-OperandT = TypeVar("OperandT", bound=Operand)
 
 Metas = tuple[TensorMeta, ...]
 Arrays = tuple[Any, ...]
