@@ -35,6 +35,16 @@ class MaskedData(NamedTuple):
 
 
 Rule = Callable[..., Any]
+_RULES: dict[str, Rule] = {}
+"""Rules of ops whose declaration does not say what happens to a mask."""
+
+
+def _rule_for(name: str) -> Callable[[Rule], Rule]:
+    def keep(rule: Rule) -> Rule:
+        _RULES[name] = rule
+        return rule
+
+    return keep
 
 
 def listed(data: Any, mask: Any) -> Any:
@@ -104,6 +114,7 @@ class _Where(Function):
         return ops.where(ctx.saved_tensors[0], grad, 0.0), None
 
 
+@_rule_for("fill")
 def pointwise(func: Rule, args: Any, kwargs: dict[str, object]) -> MaskedData:
     """The rule of pointwise ops: an element is kept where all its operands' elements are."""
     mask = reduce(ops.logical_and, [each.mask for each in pairs_in(args)])
@@ -137,6 +148,7 @@ def _without(func: Rule, args: Any, kwargs: Any) -> Any:
     return MaskedData(found, kept)
 
 
+@_rule_for("mean")
 def _mean(func: Rule, args: Any, kwargs: Any) -> object:
     x, dims = args[0], args[1:3]
     if not kwargs and x.data.dtype.kind < FLOATING:
@@ -145,6 +157,7 @@ def _mean(func: Rule, args: Any, kwargs: Any) -> object:
     return MaskedData(total / ops.sum(x.mask, *dims), _any(x.mask, *dims))
 
 
+@_rule_for("var")
 def _variance(func: Rule, args: Any, kwargs: Any) -> Any:
     (x, dim), keepdim = args, kwargs.get("keepdim", False)
     correction = kwargs.get("correction")
@@ -157,11 +170,13 @@ def _variance(func: Rule, args: Any, kwargs: Any) -> Any:
     return MaskedData(found, _any(x.mask, dim, keepdim))
 
 
+@_rule_for("std")
 def _deviation(func: Rule, args: Any, kwargs: Any) -> Any:
     found = _variance(func, args, kwargs)
     return found if found is NotImplemented else MaskedData(ops.sqrt(found.data), found.mask)
 
 
+@_rule_for("linalg_vector_norm")
 def _norm(func: Rule, args: Any, kwargs: Any) -> object:
     x, order = args[:2]
     value = x.filled(0.0 if order >= 0 else math.inf)
@@ -194,21 +209,11 @@ def moved(func: Rule, args: Any, kwargs: Any) -> Any:
 _OPERANDS = (MaskedData, Tensor, tuple)
 
 
+@_rule_for("strided_accumulate")
 def _accumulated(func: Rule, args: Any, kwargs: Any) -> object:
     """The rule of accumulations: masked elements add nothing, and all sums are kept."""
     found = func(args[0].filled(0), *args[1:], **kwargs)
     return MaskedData(found, ops.full(found.shape, True))
-
-
-_RULES: dict[str, Rule] = {
-    "mean": _mean,
-    "var": _variance,
-    "std": _deviation,
-    "linalg_vector_norm": _norm,
-    "fill": pointwise,
-    "strided_accumulate": _accumulated,
-}
-"""Rules of ops whose declaration does not say what happens to a mask."""
 
 
 def rule_of(op: Op) -> Rule | None:

@@ -14,19 +14,22 @@ from functools import partial
 from typing import Any
 
 import attrs
-import numpy as np
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import FLOATING, DType
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp, schema_of
 from aotlite.ir.op.dims import along, reduced_over
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.composed import composed
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.ops.precision import accumulator, cast, wide
 from aotlite.ir.ops.reduce.blocked_sums import is_in_parts, sum_over
 from aotlite.ir.ops.reduce.dims import reduced, reduced_dims, reduction_loops, refuse_empty
+from aotlite.ir.scalar.expression import Scalar
 
 Function = Callable[..., Any]
 Call = tuple[str, dict[str, Any]]
@@ -34,19 +37,21 @@ Call = tuple[str, dict[str, Any]]
 
 
 # ---------------------------------------------------------------------------------- combiners
-def lowest(dtype: DType) -> Any:
+def lowest(dtype: DType) -> Number:
     """The number of this dtype that no other is below."""
     return -math.inf if dtype.kind >= FLOATING else _ends(dtype)[0]
 
 
-def highest(dtype: DType) -> Any:
+def highest(dtype: DType) -> Number:
     """The number of this dtype that no other is above."""
     return math.inf if dtype.kind >= FLOATING else _ends(dtype)[1]
 
 
 def _ends(dtype: DType) -> tuple[int, int]:
-    kind: Any = dtype.numpy
-    return (False, True) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    if dtype is dtypes.bool_:
+        return False, True
+    bits = 8 * dtype.itemsize
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.is_signed else (0, (1 << bits) - 1)
 
 
 @attrs.frozen
@@ -55,30 +60,30 @@ class Monoid:
 
     name: str
     """Its name in loops; for a reduction, also the array library's function."""
+    pairs: str
+    """The array library's function of two elements."""
+    neutral: Callable[[DType], Number]
+    """The element that changes nothing, in a dtype."""
     joins: str | None = None
     """The reduction that joins the results of shards."""
-    neutral: Callable[[DType], Any] | None = None
-    """The element that changes nothing, in a dtype."""
-    empty: Any = None
+    empty: Number | None = None
     """The result of reducing no elements; None where that is refused."""
-    pairs: str | None = None
-    """The array library's function of two elements, for scans."""
 
 
-BY_SUM = Monoid("sum", "sum", lambda dtype: 0, 0, "add")
-BY_PROD = Monoid("prod", "product", lambda dtype: 1, 1, "multiply")
-BY_MAX = Monoid("max", "max", lowest, pairs="maximum")
-BY_MIN = Monoid("min", "min", highest, pairs="minimum")
-BY_ANY = Monoid("any", "max", lambda dtype: False, 0, "logical_or")
-BY_ALL = Monoid("all", "min", lambda dtype: True, 1, "logical_and")
+BY_SUM = Monoid("sum", "add", lambda dtype: 0, "sum", 0)
+BY_PROD = Monoid("prod", "multiply", lambda dtype: 1, "product", 1)
+BY_MAX = Monoid("max", "maximum", lowest, "max")
+BY_MIN = Monoid("min", "minimum", highest, "min")
+BY_ANY = Monoid("any", "logical_or", lambda dtype: False, "max", 0)
+BY_ALL = Monoid("all", "logical_and", lambda dtype: True, "min", 1)
 
 
 @attrs.frozen
 class Terms:
     """The elements that a reduction combines, made from the operand's."""
 
-    of_array: Callable[[Any, Any, DType], Any]
-    in_loops: Callable[[Any, Any, DType], Any]
+    of_array: Callable[[Namespace, Array, DType], Array]
+    in_loops: Callable[[Loops, Scalar, DType], Scalar]
     is_plain: Callable[[TensorMeta, TensorMeta], bool]
     """Whether they are the operand's own, and the result the combined ones, for these metas of the
     result and the operand."""
@@ -138,7 +143,7 @@ def reduction(
     schema = schema_of(text)
     names = [parameter.name for parameter in schema.parameters[1:]]
     typed = slice(names.index("dtype"), None) if "dtype" in names else slice(0)
-    dim, keepdim = _places(names)
+    dim, keepdim = [names.index(each) if each in names else None for each in ("dim", "keepdim")]
     over = Over(name, dim, keepdim, empty_is_all)
     count = len(schema.returns)
     refuses_empty = refuses_empty or (combiner is not None and combiner.empty is None)
@@ -176,22 +181,18 @@ class Over:
         return self.keepdim is not None and args[self.keepdim]
 
 
-def _places(names: list[str]) -> list[int | None]:
-    return [names.index(each) if each in names else None for each in ("dim", "keepdim")]
-
-
 def _combined(combiner: Monoid, elements: Terms, over: Over) -> dict[str, Any]:
     """Kernel, loops, and what else follows from the combiner."""
     name, is_sum = combiner.name, combiner.name == "sum"
 
-    def kernel(xp: Any, meta: TensorMeta, a: Any, *args: Any) -> Any:
+    def kernel(xp: Namespace, meta: TensorMeta, a: Array, *args: Any) -> Array:
         axes, keepdims = over.dims(args, len(a.shape)), over.keeps(args)
         a = elements.of_array(xp, a, meta.dtype)
         if is_sum:
             return cast(xp, sum_over(xp, a, axes, keepdims=keepdims), meta.dtype)
         return cast(xp, getattr(xp, name)(a, axis=axes, keepdims=keepdims), meta.dtype)
 
-    def loops(k: Any, meta: TensorMeta, a: Any, *args: Any) -> Any:
+    def loops(k: Loops, meta: TensorMeta, a: LoopTensor, *args: Any) -> Any:
         dims = over.dims(args, a.ndim)
         return total_loops(
             k, meta, a, dims, combiner, lambda x: elements.in_loops(k, x, meta.dtype)
@@ -220,18 +221,18 @@ def plain_call(
 
 
 def total_loops(
-    k: Any,
+    k: Loops,
     meta: TensorMeta,
-    a: Any,
+    a: LoopTensor,
     dims: tuple[int, ...],
     combiner: Monoid,
-    value: Callable[[Any], Any],
+    value: Callable[[Scalar], Scalar],
 ) -> Any:
     """The loops of a reduction of one part, of `value` of each element; cast to the result."""
     if not dims:
         return k.map(meta, lambda *i: k.cast(value(a.at(i)), meta.dtype))
     if 0 in [a.shape[d] for d in dims]:
-        return k.map(meta, lambda *i: k.number(combiner.empty, meta.dtype))
+        return k.map(meta, lambda *i: k.number(combiner.empty or 0, meta.dtype))
     reduced = (dims, combiner.name, lambda element, _: value(element))
     return reduction_loops(k, meta, a, reduced, lambda total: k.cast(total, meta.dtype))
 
@@ -266,13 +267,13 @@ def scan(
         meta = tensor_meta(self.shape, None, result(name, self.dtype, *typed), self.device)
         return (meta, meta.with_dtype(dtypes.int64)) if indexed else meta
 
-    def kernel(xp: Any, metas: Any, a: Any, dim: int, *_: Any) -> Any:
+    def kernel(xp: Namespace, metas: Any, a: Array, dim: int, *_: Any) -> Any:
         dtype = metas[0].dtype if indexed else metas.dtype
         found = a = wide(xp, a, dtype)
         if a.shape and function is not None:
             found = getattr(xp, function)(a, axis=dim)
         elif a.shape:
-            pair = getattr(xp, combiner.pairs or "") if join is None else join(xp, dtype)
+            pair = getattr(xp, combiner.pairs) if join is None else join(xp, dtype)
             found = running(xp, pair, a, dim)
         values = cast(xp, found, dtype)
         return (values, _leads(xp, a, found, dim)) if indexed else values
@@ -281,7 +282,7 @@ def scan(
         plain = VALUES.is_plain(meta, self) and bool(self.shape)
         return (str(function), {"axis": dim}) if plain else None
 
-    def loops(k: Any, metas: Any, a: Any, dim: int, *_: Any) -> Any:
+    def loops(k: Loops, metas: Any, a: LoopTensor, dim: int, *_: Any) -> Any:
         return _scan_loops(k, metas, a, dim, combiner.name, parts, finish)
 
     return pure(
@@ -300,7 +301,7 @@ def scan(
     )
 
 
-def running(xp: Any, join: Function, a: Any, dim: int) -> Any:
+def running(xp: Namespace, join: Function, a: Array, dim: int) -> Array:
     """The inclusive scan of an associative `join` along `dim`.
 
     Where the array library has no scan of it, it takes log2(n) steps; each combines every element
@@ -317,7 +318,7 @@ def running(xp: Any, join: Function, a: Any, dim: int) -> Any:
     return xp.moveaxis(a, -1, dim)
 
 
-def _leads(xp: Any, a: Any, values: Any, dim: int) -> Any:
+def _leads(xp: Namespace, a: Array, values: Array, dim: int) -> Array:
     """Where the running extremes of `a` lie: the last of equal ones, and each nan, lead."""
     if not a.shape:
         return xp.zeros((), dtype=xp.int64)
@@ -328,9 +329,9 @@ def _leads(xp: Any, a: Any, values: Any, dim: int) -> Any:
 
 
 def _scan_loops(
-    k: Any,
+    k: Loops,
     metas: Any,
-    a: Any,
+    a: LoopTensor,
     dim: int,
     kind: str,
     parts: Function | None,
@@ -346,13 +347,13 @@ def _scan_loops(
         return (value, k.map(metas[1], lambda: k.number(0, dtypes.int64))) if indexed else value
     dim %= a.ndim
 
-    def values(*i: Any) -> Any:
+    def values(*i: Position) -> Any:
         value = k.cast(a[i], formed)
         if indexed:
             return value, k.position(i[dim])
         return value if parts is None else (value, *parts(k, value))
 
-    def finished(value: Any, *rest: Any) -> Any:
+    def finished(value: Scalar, *rest: Scalar) -> Any:
         if indexed:
             return k.cast(value, dtype), *rest
         return k.cast(value if finish is None else finish(k, value, *rest), dtype)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, DTypeError
@@ -33,6 +31,7 @@ from aotlite.ir.ops.index.positions import (
 )
 from aotlite.ir.ops.loops import Loops, LoopTensor
 from aotlite.ir.ops.precision import taken_by
+from aotlite.ir.ops.reduction_rows import BY_MAX, BY_MIN, BY_PROD, BY_SUM, Monoid
 from aotlite.ir.scalar.expression import Scalar
 
 
@@ -132,14 +131,13 @@ def scatter(
 
 
 # ------------------------------------------------------------------------------------- reducing
-REDUCTIONS = {
-    "sum": ("add", "sum"),
-    "mean": ("add", "sum"),
-    "prod": ("multiply", "prod"),
-    "amax": ("maximum", "max"),
-    "amin": ("minimum", "min"),
+REDUCTIONS: dict[str, Monoid] = {
+    "sum": BY_SUM,
+    "mean": BY_SUM,
+    "prod": BY_PROD,
+    "amax": BY_MAX,
+    "amin": BY_MIN,
 }
-"""The array library's function of two elements for each reduction, and the combiner of loops."""
 
 
 def _scatter_reduce_rule(
@@ -169,12 +167,12 @@ def _scatter_reduce_kernel(
     reduce: str,
     include_self: bool,
 ) -> Array:
-    flat, combine = flat_copy(xp, a), getattr(xp, REDUCTIONS[reduce][0])
+    flat, combine = flat_copy(xp, a), getattr(xp, REDUCTIONS[reduce].pairs)
     if 0 in index.shape:
         return xp.reshape(flat, meta.shape)
     if not include_self:
         for _, places in places_in(xp, "scatter_reduce", a, dim, index):
-            flat[places] = _neutral(xp, meta, reduce)
+            flat[places] = REDUCTIONS[reduce].neutral(meta.dtype)
     count = xp.full(flat.shape if reduce == "mean" else (0,), int(include_self), dtype=xp.int64)
     for part, places in places_in(xp, "scatter_reduce", a, dim, index):
         combine.at(flat, places, values_at(xp, index, src, part))
@@ -183,20 +181,6 @@ def _scatter_reduce_kernel(
     if reduce == "mean":
         flat = _divided(xp, meta, flat, xp.maximum(count, 1))
     return xp.reshape(flat, meta.shape)
-
-
-def _neutral(xp: Any, meta: TensorMeta, reduce: str) -> Number:
-    """The neutral element of a reduction."""
-    if reduce in ("amax", "amin"):
-        low = reduce == "amax"
-        if meta.dtype is dtypes.bool_:
-            return not low
-        if meta.dtype.is_floating_point:
-            return -xp.inf if low else xp.inf
-        bounds = xp.iinfo(meta.dtype.numpy)
-        found: int = bounds.min if low else bounds.max
-        return found
-    return 1 if reduce == "prod" else 0
 
 
 def _divided(xp: Namespace, meta: TensorMeta, total: Array, count: Array) -> Array:
@@ -317,9 +301,9 @@ def _scatter_reduce_loops(
     result = k.map(meta, lambda *i: a[i])
     if 0 in index.shape:
         return result
-    at, values, kind = (dim, index), line(src), REDUCTIONS[reduce][1]
+    at, values, kind = (dim, index), line(src), REDUCTIONS[reduce].name
     if not include_self:
-        neutral = _neutral(np, meta, reduce)
+        neutral = REDUCTIONS[reduce].neutral(meta.dtype)
         write_at(k, result, at, lambda i: neutral)
     write_at(k, result, at, lambda i: values[i], kind)
     if reduce != "mean":

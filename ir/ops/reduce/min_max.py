@@ -31,7 +31,7 @@ from aotlite.ir.ops.reduce.dims import (
     reduction_loops,
     refuse_empty,
 )
-from aotlite.ir.ops.reduction_rows import BY_MAX, BY_MIN, DIM, reduction
+from aotlite.ir.ops.reduction_rows import BY_MAX, BY_MIN, DIM, Monoid, reduction
 
 Two = tuple[TensorMeta, TensorMeta]
 
@@ -88,9 +88,20 @@ def chosen_all_vjp(grad: Any, self: Any, result: Any) -> Any:
     return _shared(grad, hits, None)
 
 
-_EVERYTHING: dict[str, Any] = {"result": require_real, "vjp": chosen_all_vjp, "loops": None}
-MAX = reduction("max", "", combiner=BY_MAX, expands=lambda self: self._do("amax"), **_EVERYTHING)
-MIN = reduction("min", "", combiner=BY_MIN, expands=lambda self: self._do("amin"), **_EVERYTHING)
+def _of_everything(name: str, combiner: Monoid) -> PureOp:
+    return reduction(
+        name,
+        "",
+        result=require_real,
+        combiner=combiner,
+        vjp=chosen_all_vjp,
+        loops=None,
+        expands=lambda self: self._do(f"a{name}"),
+    )
+
+
+MAX = _of_everything("max", BY_MAX)
+MIN = _of_everything("min", BY_MIN)
 
 
 # -------------------------------------------------------------------------------- positions

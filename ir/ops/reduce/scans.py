@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from aotlite.ir.dtypes import DType
@@ -10,7 +11,7 @@ from aotlite.ir.op import OPS
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import require_inexact, require_real
 from aotlite.ir.ops.reduce.dims import summed
-from aotlite.ir.ops.reduction_rows import BY_PROD, BY_SUM, DTYPE, Monoid, scan
+from aotlite.ir.ops.reduction_rows import BY_PROD, BY_SUM, DTYPE, Monoid, highest, lowest, scan
 
 # -------------------------------------------------------------------------------- cumsum, cumprod
 CUMSUM = scan(
@@ -82,9 +83,20 @@ def _running_vjp(grad_values: Any, self: Any, indices: Any, dim: int) -> Any:
     return grad_values.new_zeros(self.shape).scatter_add(dim, indices, grad_values)
 
 
-_LAST: dict[str, Any] = {"result": require_real, "vjp": _running_vjp, "indexed": True}
-CUMMAX = scan("cummax", combiner=Monoid("last_max", pairs="maximum"), **_LAST)
-CUMMIN = scan("cummin", combiner=Monoid("last_min", pairs="minimum"), **_LAST)
+CUMMAX = scan(
+    "cummax",
+    result=require_real,
+    combiner=Monoid("last_max", "maximum", lowest),
+    vjp=_running_vjp,
+    indexed=True,
+)
+CUMMIN = scan(
+    "cummin",
+    result=require_real,
+    combiner=Monoid("last_min", "minimum", highest),
+    vjp=_running_vjp,
+    indexed=True,
+)
 
 
 # --------------------------------------------------------------------------- exponential sums
@@ -117,7 +129,7 @@ def _logcumsumexp_vjp(grad: Any, self: Any, result: Any, dim: int) -> Any:
 LOGCUMSUMEXP = scan(
     "logcumsumexp",
     result=require_inexact,
-    combiner=Monoid("sum_exp"),
+    combiner=Monoid("sum_exp", "logaddexp", lambda dtype: -math.inf),
     join=_joined_logs,
     parts=lambda k, value: (k.number(1, value.dtype),),
     finish=lambda k, peak, whole: k.call("log", whole) + peak,
