@@ -31,7 +31,6 @@ from tests.samples import samples_of
 from tests.test_decompositions import close
 
 AS_THEY_ARE = {
-    "addr": "of bools",
     "index_fill": "fractions are cut off for integers",
     "scatter": "fractions are cut off for integers",
     "scatter_reduce": "of bools, and of 16 bits, which are rounded one by one",
