@@ -227,7 +227,7 @@ def total(x: Operand, dims: tuple[int, ...], *, keepdim: bool = True) -> Operand
     return x.sum(dims, keepdim) if dims else x
 
 
-def over(x: Operand, count: int) -> Operand:
+def over(x: Operand, count: float) -> Operand:
     """`x / count`, which is nan or infinite for 0, where Python's division would raise."""
     if type(count) in (int, float) and count != 0:
         return x / float(count)

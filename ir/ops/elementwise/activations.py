@@ -8,8 +8,11 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir import scalar as s
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.op import PureOp
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import pointwise, pointwise_rule, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused
 from aotlite.ir.ops.precision import number_in
@@ -21,12 +24,12 @@ _REAL_NUMBERS: Refused = BOOL | COMPLEX | STORED
 
 def _activation(
     schema: str, vjp: Callable[..., Any], *, refuses: Refused = _REAL_FLOATS, **facts: Any
-) -> Any:
+) -> PureOp:
     return pointwise(schema, vjp={"self": vjp}, refuses=refuses, **facts)
 
 
 # ------------------------------------------------------------------------------------ smooth ones
-def _silu_vjp(grad: Any, self: Any) -> Any:
+def _silu_vjp(grad: Operand, self: Operand) -> Operand:
     gate = self.sigmoid()
     slope = gate * (self * (1 - gate) + 1)
     return grad * (slope.conj() if self.is_complex() else slope)
@@ -41,7 +44,7 @@ SILU = _activation(
 )
 
 
-def _mish_vjp(grad: Any, self: Any) -> Any:
+def _mish_vjp(grad: Operand, self: Operand) -> Operand:
     bent = self._do("softplus", 1, 20).tanh()
     return grad * (bent + self * self.sigmoid() * (1 - bent * bent))
 
@@ -59,7 +62,7 @@ def _softplus(f: Any, a: Any, beta: Any, threshold: Any) -> Any:
     return f.where(f.greater(scaled, threshold), a, f.log1p(f.exp(scaled)) / beta)
 
 
-def _softplus_vjp(grad: Any, self: Any, beta: Any, threshold: Any) -> Any:
+def _softplus_vjp(grad: Operand, self: Operand, beta: float, threshold: float) -> Operand:
     scaled = self * beta
     return (scaled > threshold).where(grad, grad * scaled.sigmoid())
 
@@ -81,12 +84,12 @@ LOG_SIGMOID = _activation(
 
 
 @composite("logsigmoid(Tensor self) -> Tensor", is_method=False)
-def logsigmoid(self: Any) -> Any:
+def logsigmoid(self: Operand) -> Operand:
     """The logarithm of sigmoid, also where that rounds to 0 or 1."""
     return self._do("log_sigmoid")
 
 
-def _elu_kernel(xp: Any, a: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+def _elu_kernel(xp: Namespace, a: Array, alpha: float, scale: float, input_scale: float) -> Array:
     bent = xp.expm1(xp.where(a <= 0, a, 0) * input_scale) * (alpha * scale)
     return xp.where(a <= 0, bent, a * scale)
 
@@ -95,7 +98,9 @@ def _elu_scalar(a: Element, alpha: float, scale: float, input_scale: float) -> E
     return s.where(s.le(a, 0), s.expm1(a * input_scale) * (alpha * scale), a * scale)
 
 
-def _elu_vjp(grad: Any, self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+def _elu_vjp(
+    grad: Operand, self: Operand, alpha: float, scale: float, input_scale: float
+) -> Operand:
     below = self <= 0
     bent = (below.where(self, 0) * input_scale).exp() * (alpha * scale * input_scale)
     return below.where(grad * bent, grad * scale)
@@ -113,31 +118,31 @@ _SELU = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
 @composite("selu(Tensor self) -> Tensor", inplace=True)
-def selu(self: Any, end: str = "") -> Any:
+def selu(self: Operand, end: str = "") -> Operand:
     """`elu` with the scales that keep mean and variance."""
     return self._do("elu" + end, *_SELU, 1)
 
 
 @composite("celu(Tensor self, Scalar alpha=1.0) -> Tensor", inplace=True)
-def celu(self: Any, alpha: Any, end: str = "") -> Any:
+def celu(self: Operand, alpha: float, end: str = "") -> Operand:
     """`elu` whose slope is 1 at 0 for every alpha."""
     return self._do("elu" + end, alpha, 1.0, _inverse(alpha))
 
 
-def _inverse(alpha: Any) -> Any:
+def _inverse(alpha: float) -> float:
     if alpha == 0:
         raise ArgumentError("celu: alpha is 0, expected another number")
     return 1.0 / alpha
 
 
 @composite("softsign(Tensor self) -> Tensor", is_method=False)
-def softsign(self: Any) -> Any:
+def softsign(self: Operand) -> Operand:
     """self / (|self| + 1)."""
     return self / (self.abs() + 1)
 
 
 @composite("tanhshrink(Tensor self) -> Tensor", is_method=False)
-def tanhshrink(self: Any) -> Any:
+def tanhshrink(self: Operand) -> Operand:
     """self - tanh(self)."""
     return self - self.tanh()
 
@@ -162,7 +167,7 @@ PRELU = pointwise(
 
 
 @composite("prelu(Tensor self, Tensor weight) -> Tensor")
-def prelu(self: Any, weight: Any) -> Any:
+def prelu(self: Operand, weight: Operand) -> Operand:
     """self where it is positive, elsewhere times `weight`: one for all, or one a channel (dim 1).
 
     Raises ShapeError for a weight of another form.
@@ -184,7 +189,7 @@ def prelu(self: Any, weight: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------------ with corners
-def _fitting(name: str, a: Any, number: Any) -> Any:
+def _fitting(name: str, a: Array, number: float) -> float:
     """The number; ArgumentError if the array's dtype cannot hold it."""
     dtype = dtypes.from_numpy(a.dtype)
     if dtype.kind == dtypes.INTEGER:
@@ -195,7 +200,7 @@ def _fitting(name: str, a: Any, number: Any) -> Any:
     return number
 
 
-def _hardtanh_kernel(xp: Any, a: Any, low: Any, high: Any) -> Any:
+def _hardtanh_kernel(xp: Namespace, a: Array, low: float, high: float) -> Array:
     low, high = _fitting("hardtanh", a, low), _fitting("hardtanh", a, high)
     return xp.minimum(xp.maximum(a, low), high)
 
@@ -213,7 +218,7 @@ HARDTANH = _activation(
 
 
 @composite("relu6(Tensor self) -> Tensor", is_method=False)
-def relu6(self: Any) -> Any:
+def relu6(self: Operand) -> Operand:
     """min(max(self, 0), 6)."""
     return self._do("hardtanh", 0, 6)
 
@@ -226,7 +231,7 @@ HARDSIGMOID = _activation(
 )
 
 
-def _hardswish_vjp(grad: Any, self: Any) -> Any:
+def _hardswish_vjp(grad: Operand, self: Operand) -> Operand:
     above, below = self >= 3, self <= -3
     bent = grad * (self / 3 + 0.5)
     return below.where(0, above.where(grad, bent))
@@ -250,13 +255,13 @@ THRESHOLD = _activation(
 )
 
 
-def _shrink_checked(lambd: Any) -> Any:
+def _shrink_checked(lambd: float) -> float:
     if not lambd >= 0:
         raise ArgumentError(f"softshrink: lambd is {lambd}, expected at least 0")
     return lambd
 
 
-def _softshrink_kernel(xp: Any, a: Any, lambd: Any) -> Any:
+def _softshrink_kernel(xp: Namespace, a: Array, lambd: float) -> Array:
     lambd = _shrink_checked(lambd)
     # Times 0 and not 0 itself: a nan stays one.
     return xp.where(a > lambd, a - lambd, xp.where(a < -lambd, a + lambd, a * 0))

@@ -4,12 +4,13 @@ cast; and, or, xor, not, shifts; gcd and lcm of whole numbers."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir import scalar as s
+from aotlite.ir.arrays import Array, ArrayBackend
 from aotlite.ir.dtypes import DType, bool_, dtype_of_scalar, result_type
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
@@ -17,6 +18,8 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp, parse_vjp, register, schema_of
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import elementwise
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import (
     common_device,
     inplace_of,
@@ -25,8 +28,10 @@ from aotlite.ir.ops.declare import (
     to_bool,
 )
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOATING, NOTHING, STORED, WIDE
+from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.ops.pointwise_rows import binary, comparison, question, unary
 from aotlite.ir.ops.precision import converted, number_in, taken_by
+from aotlite.ir.scalar import Element
 
 # ------------------------------------------------------------------------ comparison and logic
 _ORDERED = COMPLEX | STORED
@@ -87,10 +92,16 @@ def _where_rule(self: TensorMeta, value: Any, other: Any) -> TensorMeta:
     return geometry.with_dtype(result_type(kinds))
 
 
-def _where_kernel(arrays: Any, meta: TensorMeta, condition: Any, value: Any, other: Any) -> Any:
+def _where_kernel(
+    arrays: ArrayBackend,
+    meta: TensorMeta,
+    condition: Array,
+    value: Array | Number,
+    other: Array | Number,
+) -> Array:
     xp = arrays.namespace
 
-    def cast(choice: Any) -> Any:
+    def cast(choice: Array | Number) -> Array:
         if hasattr(choice, "dtype"):
             return xp.astype(choice, meta.dtype.numpy)
         return xp.full((), number_in(meta.dtype, choice), dtype=meta.dtype.numpy)
@@ -98,8 +109,10 @@ def _where_kernel(arrays: Any, meta: TensorMeta, condition: Any, value: Any, oth
     return xp.where(condition, cast(value), cast(other))
 
 
-def _where_loops(k: Any, meta: TensorMeta, condition: Any, *values: Any) -> Any:
-    def choice(value: Any, i: Any) -> Any:
+def _where_loops(
+    k: Loops, meta: TensorMeta, condition: LoopTensor, *values: LoopTensor | Number
+) -> LoopTensor:
+    def choice(value: Any, i: Sequence[Position]) -> Element:
         if hasattr(value, "dtype"):
             return k.cast(value.at(i), meta.dtype)
         return k.number(number_in(meta.dtype, value), meta.dtype)
@@ -133,7 +146,7 @@ WHERE: PureOp = register(
 
 
 @composite(name="where")
-def where(self: Any, condition: Any, other: Any) -> Any:
+def where(self: Operand, condition: Operand, other: Operand | Number) -> Operand:
     """`x.where(condition, other)`: x where the condition holds, `other` elsewhere.
 
     Formulas say it as `condition.where(value, other)`, which is the op: it is taken for that where
@@ -165,7 +178,9 @@ def _check_fill(self: TensorMeta, value: Any) -> None:
         )
 
 
-def _masked_fill_kernel(arrays: Any, meta: TensorMeta, a: Any, mask: Any, value: Any) -> Any:
+def _masked_fill_kernel(
+    arrays: ArrayBackend, meta: TensorMeta, a: Array, mask: Array, value: Any
+) -> Array:
     xp = arrays.namespace
     if hasattr(value, "dtype"):
         value = xp.astype(value, meta.dtype.numpy)
@@ -174,13 +189,15 @@ def _masked_fill_kernel(arrays: Any, meta: TensorMeta, a: Any, mask: Any, value:
     return xp.where(mask, value, a)
 
 
-def _masked_fill_expanded(self: Any, mask: Any, value: Any) -> Any:
+def _masked_fill_expanded(self: Operand, mask: Operand, value: Any) -> Operand:
     value = value.to(self.dtype) if hasattr(value, "meta") else self.new_full((), value)
     return mask._do("where", value, self)
 
 
-def _masked_fill_loops(k: Any, meta: TensorMeta, a: Any, mask: Any, value: Any) -> Any:
-    def new(i: Any) -> Any:
+def _masked_fill_loops(
+    k: Loops, meta: TensorMeta, a: LoopTensor, mask: LoopTensor, value: Any
+) -> LoopTensor:
+    def new(i: Sequence[Position]) -> Element:
         return k.cast(value.at(i) if hasattr(value, "dtype") else value, meta.dtype)
 
     return k.map(meta, lambda *i: k.where(mask.at(i), new(i), a.at(i)))
@@ -217,7 +234,7 @@ def _cast_rule(self: TensorMeta, dtype: DType) -> TensorMeta:
     )
 
 
-def _cast_kernel(arrays: Any, meta: TensorMeta, a: Any, dtype: DType) -> Any:
+def _cast_kernel(arrays: ArrayBackend, meta: TensorMeta, a: Array, dtype: DType) -> Array:
     return converted(arrays.namespace, a, dtype)
 
 

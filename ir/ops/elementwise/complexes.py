@@ -3,45 +3,47 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 from aotlite.ir import dtypes
 from aotlite.ir import scalar as s
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import pointwise_rule, real_of, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, FLOATING, INTEGER
 from aotlite.ir.ops.pointwise_rows import binary, elementary, unary
 
 
 @composite("conj(Tensor self) -> Tensor")
-def conj(self: Any) -> Any:
+def conj(self: Operand) -> Operand:
     """The conjugate; a real tensor is itself."""
     return self._do("conj") if self.is_complex() else self
 
 
 @composite("conj_physical(Tensor self) -> Tensor", inplace="The conjugate in place.")
-def conj_physical(self: Any, end: str = "") -> Any:
+def conj_physical(self: Operand, end: str = "") -> Operand:
     """The conjugate; a real tensor is itself."""
     return self._do("conj" + end) if self.is_complex() else self
 
 
 @composite("resolve_conj(Tensor self) -> Tensor")
-def resolve_conj(self: Any) -> Any:
+def resolve_conj(self: Operand) -> Operand:
     """Itself: a conjugate is a copy here."""
     return self
 
 
 @composite("resolve_neg(Tensor self) -> Tensor")
-def resolve_neg(self: Any) -> Any:
+def resolve_neg(self: Operand) -> Operand:
     """Itself."""
     return self
 
 
 @composite("positive(Tensor self) -> Tensor")
-def positive(self: Any) -> Any:
+def positive(self: Operand) -> Operand:
     """Itself. Raises DTypeError for bool."""
     if self.dtype is dtypes.bool_:
         raise DTypeError(f"positive: dtype is {self.dtype}, expected one of numbers")
@@ -49,19 +51,19 @@ def positive(self: Any) -> Any:
 
 
 @composite("isreal(Tensor self) -> Tensor")
-def isreal(self: Any) -> Any:
+def isreal(self: Operand) -> Operand:
     """Where the imaginary part is 0."""
     return self == self.conj() if self.is_complex() else self._do("eq", self).logical_or(True)
 
 
 # ----------------------------------------------------------------------------------- sign, angle
-def _sgn_kernel(xp: Any, a: Any) -> Any:
+def _sgn_kernel(xp: Namespace, a: Array) -> Array:
     size = xp.abs(a)
     nothing = size == 0
     return xp.where(nothing, xp.zeros_like(a), a / xp.where(nothing, xp.ones_like(size), size))
 
 
-def _sgn_vjp(grad: Any, self: Any, result: Any) -> Any:
+def _sgn_vjp(grad: Operand, self: Operand, result: Operand) -> Operand:
     size = self.abs()
     nothing = size == 0
     turned = grad / nothing.where(1, size)
@@ -80,12 +82,12 @@ SGN = unary(
 
 
 @composite("sgn(Tensor self) -> Tensor", inplace=True)
-def sgn(self: Any, end: str = "") -> Any:
+def sgn(self: Operand, end: str = "") -> Operand:
     """The sign; of complex numbers z / |z|, 0 at 0."""
     return self._do(("sgn_of_complex" if self.is_complex() else "sign") + end)
 
 
-def _angle_vjp(grad: Any, self: Any) -> Any:
+def _angle_vjp(grad: Operand, self: Operand) -> Operand:
     squares = (self * self.conj()).real
     nothing = squares == 0
     return nothing.where(0, grad * (self * 1j) / nothing.where(1, squares))
@@ -112,13 +114,15 @@ ANGLE_OF_REAL = elementary(
 
 
 @composite("angle(Tensor self) -> Tensor")
-def angle(self: Any) -> Any:
+def angle(self: Operand) -> Operand:
     """The angle with the positive real axis: of a negative number pi."""
     return self._do("angle_of_complex" if self.is_complex() else "angle_of_real")
 
 
 # ------------------------------------------------------------------------------------- from parts
-def _parts_rule(name: str, first: str, second: str) -> Any:
+def _parts_rule(
+    name: str, first: str, second: str
+) -> Callable[[TensorMeta, TensorMeta], TensorMeta]:
     def widened(dtype: DType) -> DType:
         return dtype.to_complex()
 
@@ -139,7 +143,7 @@ def _parts_rule(name: str, first: str, second: str) -> Any:
     return rule
 
 
-def _joined(xp: Any, real: Any, imag: Any) -> Any:
+def _joined(xp: Namespace, real: Array, imag: Array) -> Array:
     """By parts: a product with 1j would make nan of infinities."""
     shape = xp.broadcast_shapes(real.shape, imag.shape)
     made = xp.empty(shape, dtype=dtypes.from_numpy(real.dtype).to_complex().numpy)
@@ -160,11 +164,11 @@ COMPLEX_OF = binary(
 )
 
 
-def _polar_size(grad: Any, result: Any) -> Any:
+def _polar_size(grad: Operand, result: Operand) -> Operand:
     return (grad.conj() * result.sgn()).real
 
 
-def _polar_angle(grad: Any, result: Any) -> Any:
+def _polar_angle(grad: Operand, result: Operand) -> Operand:
     return (grad.conj() * (result * 1j)).real
 
 

@@ -6,9 +6,12 @@ import math
 from typing import Any
 
 from aotlite.ir import scalar as s
-from aotlite.ir.dtypes import complex128, float64
+from aotlite.ir.arrays import Array, Namespace
+from aotlite.ir.dtypes import DType, complex128, float64
 from aotlite.ir.errors import DTypeError
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import to_float
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, refuse
@@ -37,7 +40,7 @@ def _log2_of_sum(a: Element, b: Element) -> Element:
     return high + s.log1p(s.exp2(off)) * (1 / _LN2)
 
 
-def _logaddexp_kernel(xp: Any, a: Any, b: Any) -> Any:
+def _logaddexp_kernel(xp: Namespace, a: Array, b: Array) -> Array:
     if a.dtype.kind != "c":
         return xp.logaddexp(a, b)
     swapped = a.real < b.real  # the one with the larger exponential comes first
@@ -71,13 +74,13 @@ LOGADDEXP2 = binary(
 
 
 @composite("square(Tensor self) -> Tensor", inplace=True)
-def square(self: Any, end: str = "") -> Any:
+def square(self: Operand, end: str = "") -> Operand:
     """self * self, saved once."""
     return self._do("pow" + end, 2)
 
 
 @composite("float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor")
-def float_power(self: Any, exponent: Any) -> Any:
+def float_power(self: Operand, exponent: Operand | Number) -> Operand:
     """The power, computed in float64 or complex128."""
     is_complex = any(map(_is_complex, (self, exponent)))
     dtype = complex128 if is_complex else float64
@@ -86,7 +89,7 @@ def float_power(self: Any, exponent: Any) -> Any:
 
 
 @composite("float_power_(Tensor(a!) self, Tensor|Scalar exponent) -> Tensor(a!)")
-def float_power_(self: Any, exponent: Any) -> Any:
+def float_power_(self: Operand, exponent: Operand | Number) -> Operand:
     """`float_power` in place. Raises DTypeError for a base that cannot hold the result."""
     dtype = complex128 if any(map(_is_complex, (self, exponent))) else float64
     if self.dtype is not dtype:
@@ -98,7 +101,7 @@ def _is_complex(value: Any) -> bool:
     return bool(value.is_complex()) if hasattr(value, "meta") else isinstance(value, complex)
 
 
-def _in(value: Any, dtype: Any) -> Any:
+def _in(value: Any, dtype: DType) -> Any:
     if hasattr(value, "meta"):
         return value.to(dtype)
     return complex(value) if dtype is complex128 else float(value)
@@ -115,7 +118,7 @@ ACOS = elementary(
 ATAN = elementary("atan", vjp=lambda grad, self: grad / conj(self * self + 1), aliases="arctan")
 
 
-def _over_squares(self: Any, other: Any) -> Any:
+def _over_squares(self: Operand, other: Operand | Number) -> Operand:
     """1 / (self^2 + other^2), 0 where both are 0: there is no direction there."""
     squares = self * self + other * other
     nothing = squares == 0
@@ -145,18 +148,18 @@ HYPOT = binary(
 
 
 @composite("deg2rad(Tensor self) -> Tensor", inplace=True)
-def deg2rad(self: Any, end: str = "") -> Any:
+def deg2rad(self: Operand, end: str = "") -> Operand:
     """Degrees as radians."""
     return _real("deg2rad" + end, self)._do("mul" + end, math.pi / 180)
 
 
 @composite("rad2deg(Tensor self) -> Tensor", inplace=True)
-def rad2deg(self: Any, end: str = "") -> Any:
+def rad2deg(self: Operand, end: str = "") -> Operand:
     """Radians as degrees."""
     return _real("rad2deg" + end, self)._do("mul" + end, 180 / math.pi)
 
 
-def _real(name: str, self: Any) -> Any:
+def _real(name: str, self: Operand) -> Operand:
     refuse(name, (), self.dtype, FLOAT8 | COMPLEX)
     return self
 
@@ -169,7 +172,7 @@ ASINH = elementary(
 )
 
 
-def _acosh_vjp(grad: Any, self: Any) -> Any:
+def _acosh_vjp(grad: Operand, self: Operand) -> Operand:
     if self.is_complex():  # of a product of complex numbers the root is not that of its factors
         return grad * conj((self + 1).rsqrt() * (self - 1).rsqrt())
     return grad * (self * self - 1).rsqrt()
@@ -180,7 +183,7 @@ ATANH = elementary("atanh", vjp=lambda grad, self: grad / conj(1 - self * self),
 
 
 # ------------------------------------------------------------------------------------------ sinc
-def _sinc_kernel(xp: Any, a: Any) -> Any:
+def _sinc_kernel(xp: Namespace, a: Array) -> Array:
     nothing = a == 0
     angle = xp.where(nothing, 1, a) * math.pi
     return xp.where(nothing, xp.ones_like(a), xp.sin(angle) / angle)
@@ -198,7 +201,7 @@ _SINC_SERIES = [
 """Of sinc'(x) / x in powers of x^2, highest first: to 1e-16 up to |x| = 0.1."""
 
 
-def _sinc_vjp(grad: Any, self: Any) -> Any:
+def _sinc_vjp(grad: Operand, self: Operand) -> Operand:
     """By a series around 0, where the quotient cancels, and has no second derivative at 0."""
     near = self.abs() < _SERIES_BELOW
     safe = near.where(1, self)

@@ -7,6 +7,8 @@ from functools import partial
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import by_element, pointwise_rule
 from aotlite.ir.ops.kinds import COMPLEX, FLOAT8, require_floating
 from aotlite.ir.ops.pointwise_rows import elementary, unary
@@ -35,18 +37,18 @@ _B = (
 _ONE_FROM_32 = 4.0
 
 
-def erf_values(xp: Any, x: Any) -> Any:
+def erf_values(xp: Namespace, x: Array) -> Array:
     """erf of each element of a float32 or float64 array."""
     return _erf32(xp, x) if x.dtype == dtypes.float32.numpy else erf(xp, x)
 
 
-def _erf32(xp: Any, x: Any) -> Any:
+def _erf32(xp: Namespace, x: Array) -> Array:
     x = xp.clip(x, -_ONE_FROM_32, _ONE_FROM_32)
     squares = x * x
     return xp.clip(x * (polynomial(squares, _A) / polynomial(squares, _B)), -1.0, 1.0)
 
 
-def _erf_kernel(xp: Any, a: Any) -> Any:
+def _erf_kernel(xp: Namespace, a: Array) -> Array:
     dtype = dtypes.from_numpy(a.dtype)
     return cast(xp, erf_values(xp, wide(xp, a, dtype)), dtype)
 
@@ -60,7 +62,7 @@ ERF = elementary(
 
 
 # ------------------------------------------------------------------------------------ erfc, erfinv
-def _erfc_kernel(xp: Any, a: Any) -> Any:
+def _erfc_kernel(xp: Namespace, a: Array) -> Array:
     dtype = dtypes.from_numpy(a.dtype)
     return cast(xp, erfc(xp, cast(xp, a, dtypes.float64)), dtype)
 
@@ -73,7 +75,7 @@ ERFC = elementary(
 )
 
 
-def _erfinv_kernel(xp: Any, a: Any) -> Any:
+def _erfinv_kernel(xp: Namespace, a: Array) -> Array:
     dtype = dtypes.from_numpy(a.dtype)
     return cast(xp, erfinv(xp, cast(xp, a, dtypes.float64)), dtype)
 
@@ -94,7 +96,7 @@ def _logit(f: Any, a: Any, eps: float | None) -> Any:
     return f.log(x / (1.0 - x))
 
 
-def _logit_vjp(grad: Any, self: Any, eps: float | None) -> Any:
+def _logit_vjp(grad: Operand, self: Operand, eps: float | None) -> Operand:
     """Outside of the domain nan, or 0 where eps holds what comes near its ends."""
     low = 0.0 if eps is None else eps
     inside = (self >= low).logical_and(self <= 1 - low)
@@ -127,7 +129,7 @@ def _gelu(f: Any, a: Any, tanh: bool) -> Any:
     return a * 0.5 * (bent + 1.0)
 
 
-def _gelu_vjp(grad: Any, self: Any, tanh: bool) -> Any:
+def _gelu_vjp(grad: Operand, self: Operand, tanh: bool) -> Operand:
     self = widened(self)
     squares = self * self
     if tanh:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 import reprlib
+from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir import scalar as s
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.kinds import COMPLEX, FLOAT8
 from aotlite.ir.ops.pointwise_rows import elementary
 from aotlite.ir.ops.precision import cast
@@ -22,10 +25,10 @@ from aotlite.ir.scalar.functions.scalar_terms import polynomial
 _DOUBLE = dtypes.float64
 
 
-def _in_double(function: Any) -> Any:
+def _in_double(function: Callable[..., Array]) -> Callable[..., Array]:
     """The kernel that computes in float64 and rounds to the operand's dtype."""
 
-    def kernel(xp: Any, *args: Any) -> Any:
+    def kernel(xp: Namespace, *args: Any) -> Array:
         a = args[-1]
         dtype = dtypes.from_numpy(a.dtype)
         return cast(xp, function(xp, *args[:-1], cast(xp, a, _DOUBLE)), dtype)
@@ -52,7 +55,7 @@ DIGAMMA = elementary(
 _TERMS = 12
 
 
-def _zeta(xp: Any, power: int, x: Any) -> Any:
+def _zeta(xp: Namespace, power: int, x: Array) -> Array:
     """The sum of (x + k)^-power over k >= 0, x > 0: terms, then Euler and Maclaurin's formula."""
     total = xp.zeros_like(x)
     for k in range(_TERMS):
@@ -93,7 +96,7 @@ def _order(name: str, n: object) -> int:
     return n
 
 
-def _polygamma_values(xp: Any, n: int, x: Any) -> Any:
+def _polygamma_values(xp: Namespace, n: int, x: Array) -> Array:
     _order("polygamma_of", n)
     negative = x <= 0
     turned = xp.where(negative, 1.0 - x, x)
@@ -120,13 +123,13 @@ POLYGAMMA = elementary(
 
 
 @composite(name="polygamma")
-def polygamma(first: Any, second: Any) -> Any:
+def polygamma(first: Operand, second: Operand) -> Operand:
     """The n-th derivative of digamma: `x.polygamma(n)`, or `polygamma(n, x)`."""
     self, n = (first, second) if hasattr(first, "meta") else (second, first)
     return self._do("polygamma_of", n) if _order("polygamma", n) else self.digamma()
 
 
 @composite("polygamma_(Tensor(a!) self, int n) -> Tensor(a!)")
-def polygamma_(self: Any, n: int) -> Any:
+def polygamma_(self: Operand, n: int) -> Operand:
     """`polygamma` in place."""
     return self._do("polygamma_of_", n) if _order("polygamma_", n) else self._do("digamma_")

@@ -6,10 +6,13 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir import scalar as s
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import pointwise, pointwise_rule, same, to_float
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused
@@ -44,19 +47,19 @@ _SUM = "(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor"
 
 
 @composite("add" + _SUM, inplace="Adds alpha * other to self in place.")
-def add(self: Any, other: Any, alpha: Any, end: str = "") -> Any:
+def add(self: Operand, other: Operand | Number, alpha: float, end: str = "") -> Operand:
     """self + alpha * other."""
     return _sum("add", self, other, alpha, end)
 
 
 @composite("sub" + _SUM, inplace="Subtracts alpha * other from self in place.", aliases="subtract")
-def sub(self: Any, other: Any, alpha: Any, end: str = "") -> Any:
+def sub(self: Operand, other: Operand | Number, alpha: float, end: str = "") -> Operand:
     """self - alpha * other."""
     return _sum("sub", self, other, alpha, end)
 
 
 @composite("rsub" + _SUM)
-def rsub(self: Any, other: Any, alpha: Any) -> Any:
+def rsub(self: Operand, other: Operand | Number, alpha: float) -> Operand:
     """other - alpha * self."""
     if type(alpha) is int and alpha == 1:
         return self._do("rsub", other)
@@ -64,7 +67,7 @@ def rsub(self: Any, other: Any, alpha: Any) -> Any:
     return (self * alpha)._do("rsub", other)
 
 
-def _sum(name: str, self: Any, other: Any, alpha: Any, end: str) -> Any:
+def _sum(name: str, self: Operand, other: Operand | Number, alpha: float, end: str) -> Operand:
     if type(alpha) is int and alpha == 1:
         return self._run(name + end, other)
     _check_alpha(name, alpha, _promoted(self, other))
@@ -76,7 +79,7 @@ def _promoted(self: Any, other: Any) -> DType:
     return dtypes.result_type(values)
 
 
-def _check_alpha(name: str, alpha: Any, dtype: DType) -> None:
+def _check_alpha(name: str, alpha: float, dtype: DType) -> None:
     """Raises ArgumentError for a factor that the result's dtype cannot hold."""
     kind = dtypes.dtype_of_scalar(alpha).kind
     lone_bool = kind == dtypes.BOOL and dtype.kind != dtypes.BOOL
@@ -90,7 +93,7 @@ def _check_alpha(name: str, alpha: Any, dtype: DType) -> None:
 _NUMERIC: Refused = BOOL | STORED
 
 
-def _value_in(xp: Any, a: Any, value: Any) -> Any:
+def _value_in(xp: Namespace, a: Array, value: float) -> float:
     """The factor `value` as PyTorch takes it: cut to a whole number for integers."""
     dtype = dtypes.from_numpy(a.dtype)
     return number_in(dtype, int(value)) if dtype.kind == dtypes.INTEGER else value
@@ -127,7 +130,7 @@ ADDCDIV = pointwise(
 _LERP_RULE = pointwise_rule("lerp", same, refuses=BOOL | INTEGER | FLOAT8)
 
 
-def _lerp_rule(self: TensorMeta, end: TensorMeta, weight: Any) -> TensorMeta:
+def _lerp_rule(self: TensorMeta, end: TensorMeta, weight: TensorMeta | type[Number]) -> TensorMeta:
     """As in PyTorch the operands have one dtype, but a weight of no dimensions may have another."""
     if end.dtype is not self.dtype:
         raise DTypeError(f"lerp: end has dtype {end.dtype}, expected {self.dtype}, that of self")
@@ -142,7 +145,7 @@ def _lerp_rule(self: TensorMeta, end: TensorMeta, weight: Any) -> TensorMeta:
     return _LERP_RULE(self, end, weight).with_dtype(self.dtype)
 
 
-def _lerp_kernel(xp: Any, a: Any, b: Any, weight: Any) -> Any:
+def _lerp_kernel(xp: Namespace, a: Array, b: Array, weight: Array) -> Array:
     """From the nearer end, so that a weight of 1 gives `end` exactly."""
     if not hasattr(weight, "dtype"):
         near = abs(weight) < 0.5
@@ -172,7 +175,7 @@ LERP = pointwise(
 
 
 # ------------------------------------------------------------------------- extremes, signs, xlogy
-def _wins(self: Any, other: Any, *, larger: bool) -> Any:
+def _wins(self: Operand, other: Operand, *, larger: bool) -> Operand:
     """Where fmax or fmin takes `self`: the better one, the only number, the first of equals."""
     return (self >= other if larger else self <= other).logical_or(other.isnan())
 
@@ -205,7 +208,7 @@ FMIN = binary(
 )
 
 
-def _copysign_vjp(grad: Any, self: Any, result: Any) -> Any:
+def _copysign_vjp(grad: Operand, self: Operand, result: Operand) -> Operand:
     nothing = self == 0
     return grad * nothing.where(0, result / nothing.where(1, self))
 
@@ -248,7 +251,7 @@ HEAVISIDE = binary(
 """0 below 0, 1 above, `values` at 0."""
 
 
-def _xlogy_kernel(xp: Any, a: Any, b: Any) -> Any:
+def _xlogy_kernel(xp: Namespace, a: Array, b: Array) -> Array:
     if not hasattr(b, "dtype"):
         b = xp.asarray(float(b), dtype=a.dtype)  # which has no place for all ints
     nothing = xp.equal(a, 0)
@@ -260,7 +263,7 @@ def _xlogy_scalar(a: Element, b: Element) -> Element:
     return s.where(s.isnan(b), b, s.where(s.eq(a, 0), 0.0, a * s.log(b)))
 
 
-def _xlogy_self(grad: Any, self: Any, other: Any) -> Any:
+def _xlogy_self(grad: Operand, self: Operand, other: Operand | float) -> Operand:
     if not hasattr(other, "meta"):
         slope = grad.xlogy(other)
         return slope if other > 0 else (self == 0).where(0, slope)

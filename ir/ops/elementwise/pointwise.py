@@ -3,12 +3,15 @@ of formulas and of what each saves (OPS-4); the engine sums over broadcast dimen
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from aotlite.ir import scalar as s
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import from_numpy
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import by_element, pointwise_rule, real_of, same, to_float
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, NOTHING, STORED, WIDE
 from aotlite.ir.ops.pointwise_rows import binary, elementary, unary
@@ -61,14 +64,18 @@ DIV = binary(
 )
 
 
-def conj(value: Any) -> Any:
+Conjugate = TypeVar("Conjugate", Operand, int, float, complex)
+"""The class of a tensor or number, and of its conjugate."""
+
+
+def conj(value: Conjugate) -> Conjugate:
     """The conjugate of a complex tensor or number; real ones unchanged."""
     if isinstance(value, (int, float, complex)):
         return value.conjugate()
     return value.conj() if value.is_complex() else value
 
 
-def _pow_self(grad: Any, self: Any, exponent: Any) -> Any:
+def _pow_self(grad: Operand, self: Operand, exponent: Operand | Number) -> Operand:
     if isinstance(exponent, (int, float, complex)):
         if exponent == 0:
             return grad * 0
@@ -79,7 +86,7 @@ def _pow_self(grad: Any, self: Any, exponent: Any) -> Any:
     return grad * conj((exponent == 0).where(0, slope))
 
 
-def _pow_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
+def _pow_exponent(grad: Operand, self: Operand, exponent: Operand, result: Operand) -> Operand:
     if isinstance(self, (int, float, complex)):
         base = result.new_full((), self)
         return grad * conj(result * base.log()) if self != 0 else grad * 0
@@ -90,7 +97,7 @@ def _pow_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
     return grad * conj(result * flat.where(1, self).log())
 
 
-def _power(xp: Any, a: Any, b: Any) -> Any:
+def _power(xp: Namespace, a: Any, b: Any) -> Array:
     """As in PyTorch, an exponent that is the number 0.5 or -0.5 takes the root.
 
     It differs from a power at -0.0, which stays negative, and at -inf, which gives nan.
@@ -102,11 +109,11 @@ def _power(xp: Any, a: Any, b: Any) -> Any:
     return xp.power(a, b)
 
 
-def _whole(value: Any) -> bool:
+def _whole(value: Array | Number) -> bool:
     return value.dtype.kind in "iu" if hasattr(value, "dtype") else isinstance(value, int)
 
 
-def _whole_power(xp: Any, a: Any, b: Any) -> Any:
+def _whole_power(xp: Namespace, a: Any, b: Any) -> Array:
     """A power of integers; one of a negative exponent is rounded towards 0."""
     if not hasattr(b, "dtype"):
         dtype = from_numpy(a.dtype)
@@ -131,7 +138,7 @@ def _power_scalar(a: Element, b: Element) -> Element:
 _POW_RULE = pointwise_rule("pow", same, refuses=BOOL)
 
 
-def _pow_rule(self: Any, exponent: Any) -> TensorMeta:
+def _pow_rule(self: TensorMeta | type[Number], exponent: TensorMeta | type[Number]) -> TensorMeta:
     """As in PyTorch, powers of a number are contiguous, and an exponent has no layout."""
     meta = _POW_RULE(self, exponent)
     return meta if type(self) is TensorMeta else meta.as_contiguous()
@@ -148,7 +155,7 @@ POW = binary(
 )
 
 
-def _share(grad: Any, loses: Any, ties: Any) -> Any:
+def _share(grad: Operand, loses: Operand, ties: Operand) -> Operand:
     """The gradient of an extreme: none where the operand loses, half where both are equal.
 
     Where one is nan neither loses, and both take it whole, as in PyTorch.
@@ -191,7 +198,7 @@ REAL = unary("real", vjp=lambda grad: grad, refuses=NOTHING, result=real_of, inp
 """A copy of the real parts: PyTorch's is a view of the complex memory."""
 
 
-def _direction(self: Any) -> Any:
+def _direction(self: Operand) -> Operand:
     """The sign, for complex numbers z / |z|; 0 where self is 0."""
     if not self.is_complex():
         return self.sign()
@@ -240,12 +247,12 @@ SIN = elementary("sin", vjp=lambda grad, self: grad * conj(self.cos()))
 COS = elementary("cos", vjp=lambda grad, self: grad * conj(-self.sin()))
 
 
-def _tanh_vjp(grad: Any, result: Any) -> Any:
+def _tanh_vjp(grad: Operand, result: Operand) -> Operand:
     result = widened(result)
     return grad * conj(1 - result * result)
 
 
-def _sigmoid_vjp(grad: Any, result: Any) -> Any:
+def _sigmoid_vjp(grad: Operand, result: Operand) -> Operand:
     result = widened(result)
     return grad * conj(result * (1 - result))
 

@@ -8,11 +8,14 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir import scalar as s
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import Formulas, pointwise, pointwise_rule, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, refusal
 from aotlite.ir.ops.pointwise_rows import binary, unary
@@ -20,7 +23,7 @@ from aotlite.ir.ops.precision import number_in
 from aotlite.ir.scalar import Element
 
 
-def _no_slope(grad: Any) -> Any:
+def _no_slope(grad: Operand) -> Operand:
     return grad.new_zeros(grad.shape)
 
 
@@ -41,7 +44,7 @@ def _round_rule(self: TensorMeta, decimals: int) -> TensorMeta:
     return _DECIMAL_RULE(self) if decimals else _WHOLE_RULE(self)
 
 
-def _round_kernel(xp: Any, a: Any, decimals: int) -> Any:
+def _round_kernel(xp: Namespace, a: Array, decimals: int) -> Array:
     if not decimals:
         return xp.round(a)
     power = 10.0 ** abs(decimals)
@@ -67,19 +70,19 @@ ROUND = unary(
 
 
 # ------------------------------------------------------------------------- division and remainder
-def _checked(xp: Any, name: str, divisor: Any, a: Any) -> None:
+def _checked(xp: Namespace, name: str, divisor: Array, a: Array) -> None:
     """Raises ArgumentError for integers divided by 0."""
     integers = all(not hasattr(v, "dtype") or v.dtype.kind in "iu" for v in (a, divisor))
     if integers and (divisor == 0 if not hasattr(divisor, "dtype") else xp.any(divisor == 0)):
         raise ArgumentError(f"{name}: a divisor is 0, expected integers other than 0")
 
 
-def _floor_kernel(xp: Any, a: Any, b: Any, name: str = "floor_divide") -> Any:
+def _floor_kernel(xp: Namespace, a: Array, b: Array, name: str = "floor_divide") -> Array:
     _checked(xp, name, b, a)
     return xp.floor_divide(a, b)
 
 
-def _trunc_kernel(xp: Any, a: Any, b: Any) -> Any:
+def _trunc_kernel(xp: Namespace, a: Array, b: Array) -> Array:
     _checked(xp, "div", b, a)
     quotient = xp.floor_divide(a, b)
     if quotient.dtype.kind not in "iu":
@@ -127,12 +130,12 @@ DIV_TRUNC = pointwise(
 """`div(rounding_mode="trunc")`."""
 
 
-def _fmod_kernel(xp: Any, a: Any, b: Any) -> Any:
+def _fmod_kernel(xp: Namespace, a: Array, b: Array) -> Array:
     _checked(xp, "fmod", b, a)
     return xp.fmod(a, b)
 
 
-def _remainder_kernel(xp: Any, a: Any, b: Any) -> Any:
+def _remainder_kernel(xp: Namespace, a: Array, b: Array) -> Array:
     _checked(xp, "remainder", b, a)
     rest = xp.fmod(a, b)
     # Not the library's own remainder, which gives a remainder of 0 the sign of the divisor.
@@ -161,7 +164,7 @@ REMAINDER = binary(
 )
 
 
-def _floored(self: Any, other: Any) -> Any:
+def _floored(self: Operand, other: Operand) -> Operand:
     if hasattr(self, "meta"):
         return self._do("div_floor", other)
     return other.new_full((), self)._do("div_floor", other)
@@ -172,13 +175,15 @@ def _floored(self: Any, other: Any) -> Any:
     inplace=True,
     aliases="divide",
 )
-def div(self: Any, other: Any, rounding_mode: str | None, end: str = "") -> Any:
+def div(
+    self: Operand, other: Operand | Number, rounding_mode: str | None, end: str = ""
+) -> Operand:
     """The quotient: exact, or rounded down ("floor") or towards 0 ("trunc")."""
     return self._do(_division(rounding_mode) + end, other)
 
 
 @composite("true_divide(Tensor self, Tensor|Scalar other) -> Tensor", inplace=True)
-def true_divide(self: Any, other: Any, end: str = "") -> Any:
+def true_divide(self: Operand, other: Operand | Number, end: str = "") -> Operand:
     """The exact quotient."""
     return self._do("div" + end, other)
 
@@ -195,7 +200,9 @@ _BY_NUMBERS = pointwise_rule("clamp", same, refuses=COMPLEX | STORED)
 _BY_TENSORS = pointwise_rule("clamp", same, refuses=BOOL | COMPLEX | STORED)
 
 
-def _clamp_rule(self: TensorMeta, low: Any, high: Any) -> TensorMeta:
+def _clamp_rule(
+    self: TensorMeta, low: TensorMeta | type[Number] | None, high: TensorMeta | type[Number] | None
+) -> TensorMeta:
     """Bounds promote: of integers to a number of floats."""
     bounds = [bound for bound in (low, high) if bound is not None]
     if not bounds:
@@ -209,13 +216,15 @@ def _clamp_rule(self: TensorMeta, low: Any, high: Any) -> TensorMeta:
     return _BY_NUMBERS(self, *metas) if len(metas) == 1 else _BY_TENSORS(self, *metas)
 
 
-def _clamp_kernel(xp: Any, a: Any, low: Any, high: Any) -> Any:
+def _clamp_kernel(
+    xp: Namespace, a: Array, low: Array | float | None, high: Array | float | None
+) -> Array:
     if low is not None:
         a = xp.maximum(a, _bound(a, low))
     return a if high is None else xp.minimum(a, _bound(a, high))
 
 
-def _bound(a: Any, number: Any) -> Any:
+def _bound(a: Array, number: Array | float) -> Array | float:
     """The bound; ArgumentError for a number that the array's dtype cannot hold."""
     if type(number) not in NUMBERS:
         return number
@@ -230,19 +239,19 @@ def _clamp_scalar(a: Element, low: Element | None, high: Element | None) -> Elem
     return low_done if high is None else s.minimum(low_done, high)
 
 
-def _inside(grad: Any, self: Any, min: Any, max: Any) -> Any:
+def _inside(grad: Operand, self: Operand, min: Any, max: Any) -> Operand:
     if min is not None:
         grad = (self >= min).where(grad, 0)
     return grad if max is None else (self <= max).where(grad, 0)
 
 
-def _to_low(grad: Any, self: Any, min: Any, max: Any) -> Any:
+def _to_low(grad: Operand, self: Operand, min: Any, max: Any) -> Operand:
     """Where the lower bound is what is given; of two crossed bounds it is the upper one."""
     grad = (self < min).where(grad, 0)
     return grad if max is None else (min < max).where(grad, 0)
 
 
-def _to_high(grad: Any, self: Any, min: Any, max: Any) -> Any:
+def _to_high(grad: Operand, self: Operand, min: Any, max: Any) -> Operand:
     if min is None:
         return (self > max).where(grad, 0)
     return (self > max).logical_or(max < min).where(grad, 0)
@@ -261,13 +270,13 @@ CLAMP = pointwise(
 
 
 @composite("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor", inplace=True)
-def clamp_min(self: Any, min: Any, end: str = "") -> Any:
+def clamp_min(self: Operand, min: Operand | Number | None, end: str = "") -> Operand:
     """No element below `min`."""
     return self._do("clamp" + end, min, None)
 
 
 @composite("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor", inplace=True)
-def clamp_max(self: Any, max: Any, end: str = "") -> Any:
+def clamp_max(self: Operand, max: Operand | Number | None, end: str = "") -> Operand:
     """No element above `max`."""
     return self._do("clamp" + end, None, max)
 
@@ -282,7 +291,7 @@ _LIMITS = {
 """The largest finite value of each dtype."""
 
 
-def _replaced(xp: Any, a: Any, nan: float, posinf: float, neginf: float) -> Any:
+def _replaced(xp: Namespace, a: Array, nan: float, posinf: float, neginf: float) -> Array:
     finite = xp.where(a == -float("inf"), neginf, xp.where(a == float("inf"), posinf, a))
     return xp.astype(xp.where(a != a, nan, finite), a.dtype)
 
@@ -306,8 +315,8 @@ _REPLACE = "float? nan=None, float? posinf=None, float? neginf=None"
 
 @composite(f"nan_to_num(Tensor self, {_REPLACE}) -> Tensor", inplace=True)
 def nan_to_num(
-    self: Any, nan: float | None, posinf: float | None, neginf: float | None, end: str = ""
-) -> Any:
+    self: Operand, nan: float | None, posinf: float | None, neginf: float | None, end: str = ""
+) -> Operand:
     """nan as 0 and infinities as the largest finite values, or as the numbers given."""
     numbers = nan, posinf, neginf
     if self.is_floating_point():
@@ -336,7 +345,7 @@ def _defaults(dtype: DType, numbers: tuple[float | None, ...]) -> tuple[float, f
     "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)"
     " -> Tensor"
 )
-def isclose(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
+def isclose(self: Operand, other: Operand, rtol: float, atol: float, equal_nan: bool) -> Operand:
     """Where |self - other| <= atol + rtol * |other|, or both are equal."""
     if self.dtype is not other.dtype:
         raise DTypeError(f"isclose: other has dtype {other.dtype}, expected {self.dtype}")

@@ -47,7 +47,7 @@ def ordering(xp: Namespace, a: Array, dim: int, *, descending: bool = False) -> 
     return last - xp.flip(xp.argsort(xp.flip(a, axis=dim), axis=dim, stable=True), axis=dim)
 
 
-def _picked_vjp(grad_values: object, indices: Operand, self_meta: TensorMeta, dim: int) -> Operand:
+def _picked_vjp(grad_values: Operand, indices: Operand, self_meta: TensorMeta, dim: int) -> Operand:
     return chosen_vjp(grad_values, indices, self_meta, dim, True)
 
 

@@ -112,7 +112,7 @@ def _factor(dtype: DType, value: Any) -> Number:
     return bool(int(value)) if dtype is dtypes.bool_ else number_in(dtype, int(value))
 
 
-def _scaled(grad: Operand, factor: object) -> Operand:
+def _scaled(grad: Operand, factor: float) -> Operand:
     """The gradient of what a number was multiplied with."""
     return grad if factor == 1 else grad * conj(factor)
 

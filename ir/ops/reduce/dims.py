@@ -6,7 +6,7 @@ contiguous.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.ir import dtypes
@@ -14,6 +14,8 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import IndexOutOfRangeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.ops.loops import Loops, LoopTensor, Place, Position
 
 Dims = tuple[int, ...] | int | None
 
@@ -44,13 +46,13 @@ def without(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([n for i, n in enumerate(shape) if i not in dims])
 
 
-def kept(value: Any, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Any:
+def kept(value: Operand, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Operand:
     """A reduction's result, or its gradient, with the reduced dimensions kept as size 1."""
     dims = reduced_dims("reduction", dim, len(self_meta.shape))
     return value if keepdim or not dims else value.view(with_ones(self_meta.shape, dims))
 
 
-def spread(grad: Any, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Any:
+def spread(grad: Operand, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Operand:
     """A reduction's gradient expanded to the operand's shape."""
     return kept(grad, self_meta, dim, keepdim).expand(self_meta.shape)
 
@@ -78,11 +80,11 @@ def summed(name: str, own: DType, dtype: DType | None) -> DType:
 
 # --------------------------------------------------------------------------------- loops
 def reduction_loops(
-    k: Any,
+    k: Loops,
     metas: Any,
-    a: Any,
-    reduction: tuple[tuple[int, ...], str, Callable[..., Any]],
-    finish: Callable[..., Any] | None = None,
+    a: LoopTensor,
+    reduction: tuple[tuple[int, ...], str, Callable[..., object]],
+    finish: Callable[..., object] | None = None,
 ) -> Any:
     """The loops of a reduction of `a`: (dims, combiner, `value(element, positions)`).
 
@@ -95,8 +97,8 @@ def reduction_loops(
     left = [i for i in range(a.ndim) if i not in dims]
     places = left if len(first.shape) == len(left) else range(a.ndim)
 
-    def values(row: Any, inner: Any) -> Any:
-        at: list[Any] = [0] * a.ndim
+    def values(row: Sequence[Position], inner: Sequence[Position]) -> object:
+        at: list[Place] = [0] * a.ndim
         for dim, position in [*zip(places, row, strict=True), *zip(dims, inner, strict=True)]:
             at[dim] = position
         return value(a[tuple(at)], at)

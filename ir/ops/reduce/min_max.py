@@ -6,11 +6,12 @@ call one composite for the three.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.geometry import sizes
@@ -19,9 +20,12 @@ from aotlite.ir.op import Cost, PureOp, schema_of
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import reduced_over
 from aotlite.ir.op.named_results import results_type
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.composed import dims_of
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.kinds import require_real
+from aotlite.ir.ops.loops import Loops, LoopTensor, Place
 from aotlite.ir.ops.precision import accumulator, wide, widened
 from aotlite.ir.ops.reduce.dims import (
     Dims,
@@ -31,18 +35,21 @@ from aotlite.ir.ops.reduce.dims import (
     reduction_loops,
     refuse_empty,
 )
-from aotlite.ir.ops.reduction_rows import BY_MAX, BY_MIN, DIM, Monoid, reduction
+from aotlite.ir.ops.reduction_rows import BY_MAX, BY_MIN, DIM, Call, Monoid, reduction
+from aotlite.ir.scalar.expression import Scalar
 
 Two = tuple[TensorMeta, TensorMeta]
 
 
 # -------------------------------------------------------------------------- over dimensions
-def _shared(grad: Any, hits: Any, dim: Dims) -> Any:
+def _shared(grad: Operand, hits: Operand, dim: Dims) -> Operand:
     """Elements that tie share the gradient equally."""
     return grad * hits / hits.sum(dim, True)
 
 
-def _extreme_vjp(grad: Any, self: Any, result: Any, dim: Dims, keepdim: bool) -> Any:
+def _extreme_vjp(
+    grad: Operand, self: Operand, result: Operand, dim: Dims, keepdim: bool
+) -> Operand:
     hits = self == kept(result, self.meta, dim, keepdim)
     return _shared(kept(grad, self.meta, dim, keepdim), hits, dim)
 
@@ -51,20 +58,22 @@ AMAX = reduction("amax", result=require_real, combiner=BY_MAX, vjp=_extreme_vjp)
 AMIN = reduction("amin", result=require_real, combiner=BY_MIN, vjp=_extreme_vjp)
 
 
-def _aminmax(self: Any, *, dim: int | None = None, keepdim: bool = False) -> tuple[Any, Any]:
+def _aminmax(
+    self: Operand, *, dim: int | None = None, keepdim: bool = False
+) -> tuple[Operand, Operand]:
     dims, value = dims_of(self, dim), widened(self)
     return value.amin(dims, keepdim).to(self.dtype), value.amax(dims, keepdim).to(self.dtype)
 
 
 def _aminmax_vjp(
-    self: Any,
-    min: Any,
-    max: Any,
+    self: Operand,
+    min: Operand,
+    max: Operand,
     dim: int | None,
     keepdim: bool,
-    grad_min: Any = None,
-    grad_max: Any = None,
-) -> Any:
+    grad_min: Operand | None = None,
+    grad_max: Operand | None = None,
+) -> Operand:
     pairs = [(grad_min, min), (grad_max, max)]
     parts = [_extreme_vjp(g, self, end, dim, keepdim) for g, end in pairs if g is not None]
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
@@ -82,7 +91,7 @@ AMINMAX = reduction(
 
 
 # ---------------------------------------------------------------------------- of everything
-def chosen_all_vjp(grad: Any, self: Any, result: Any) -> Any:
+def chosen_all_vjp(grad: Operand, self: Operand, result: Operand) -> Operand:
     """Elements equal to the result share the gradient; nans equal a nan, as in PyTorch."""
     hits = (self == result).logical_or(self.isnan().logical_and(result.isnan()))
     return _shared(grad, hits, None)
@@ -105,7 +114,7 @@ MIN = _of_everything("min", BY_MIN)
 
 
 # -------------------------------------------------------------------------------- positions
-def _position(xp: Any, function: str, a: Any, dim: int | None, keepdim: bool) -> Any:
+def _position(xp: Namespace, function: str, a: Array, dim: int | None, keepdim: bool) -> Array:
     """Where the first extreme, or the first nan, lies; `dim=None` counts in row-major order."""
     a = wide(xp, a, dtypes.from_numpy(a.dtype))
     if dim is None or not a.shape:
@@ -116,12 +125,14 @@ def _position(xp: Any, function: str, a: Any, dim: int | None, keepdim: bool) ->
 
 def _position_namespaced(
     name: str, meta: TensorMeta, self: TensorMeta, dim: int | None, keepdim: bool
-) -> tuple[str, dict[str, Any]] | None:
+) -> Call | None:
     plain = accumulator(self.dtype) is self.dtype and bool(self.shape)
     return (name, {"axis": dim, "keepdims": keepdim}) if plain else None
 
 
-def _position_loops(name: str, k: Any, metas: Any, a: Any, dim: int | None) -> Any:
+def _position_loops(
+    name: str, k: Loops, metas: Any, a: LoopTensor, dim: int | None
+) -> LoopTensor | tuple[LoopTensor, LoopTensor]:
     """The first extreme, and where it lies along `dim`, or in row-major order; the latter alone for
     one meta.
     """
@@ -131,11 +142,11 @@ def _position_loops(name: str, k: Any, metas: Any, a: Any, dim: int | None) -> A
         place = k.map(metas[1] if several else metas, lambda *i: k.number(0, dtypes.int64))
         return (k.map(metas[0], lambda *i: a[i]), place) if several else place
 
-    def value(element: Any, at: Any) -> Any:
+    def value(element: Scalar, at: Sequence[Place]) -> tuple[Scalar, Scalar]:
         place = sum((at[d] * sizes.numel([a.shape[e] for e in dims if e > d]) for d in dims), 0)
         return k.wide(element), k.position(place)
 
-    def finish(best: Any, place: Any) -> Any:
+    def finish(best: Scalar, place: Scalar) -> Scalar | tuple[Scalar, Scalar]:
         return (k.cast(best, a.dtype), place) if several else place
 
     return reduction_loops(k, metas, a, (dims, name, value), finish)
@@ -165,8 +176,8 @@ ARGMIN = _position_op("argmin")
 
 # ------------------------------------------------------------------------ values and indices
 def chosen_vjp(
-    grad_values: Any, indices: Any, self_meta: TensorMeta, dim: int, keepdim: bool
-) -> Any:
+    grad_values: Operand, indices: Operand, self_meta: TensorMeta, dim: int, keepdim: bool
+) -> Operand:
     """The gradient of the values, scattered to the chosen elements."""
     zeros = grad_values.new_zeros(self_meta.shape)
     if not keepdim and self_meta.shape:
@@ -174,7 +185,7 @@ def chosen_vjp(
     return zeros.scatter_add(dim, indices, grad_values)
 
 
-def _picked(xp: Any, a: Any, index: Any, dim: int) -> Any:
+def _picked(xp: Namespace, a: Array, index: Array, dim: int) -> Array:
     """The elements at an index along `dim`, without that dimension."""
     ndim = index.ndim
     places = [
@@ -187,7 +198,7 @@ def _picked(xp: Any, a: Any, index: Any, dim: int) -> Any:
 
 def choosing(
     schema: str,
-    place: Callable[..., Any],
+    place: Callable[..., Array],
     *,
     require: Callable[[str, DType], DType] = require_real,
     check: Callable[..., None] | None = None,
@@ -210,7 +221,7 @@ def choosing(
             check(self, *args)
         return values, values.with_dtype(dtypes.int64)
 
-    def kernel(xp: Any, metas: Any, a: Any, *args: Any) -> tuple[Any, Any]:
+    def kernel(xp: Namespace, metas: Two, a: Array, *args: Any) -> tuple[Array, Array]:
         *options, dim, _ = args
         if not a.shape:
             return a, xp.zeros((), dtype=xp.int64)
@@ -254,18 +265,20 @@ _MIN_RESULTS = results_type("min", "values", "indices")
 
 
 @composite("max" + _FORMS)
-def max_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+def max_(self: Operand, dim: Dims, keepdim: bool, other: Operand | Number) -> Operand:
     """The largest element; with a dim (values, indices) along it; with a tensor `maximum`."""
     return _form(self, "max", (dim, keepdim, other), _MAX_RESULTS)
 
 
 @composite("min" + _FORMS)
-def min_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+def min_(self: Operand, dim: Dims, keepdim: bool, other: Operand | Number) -> Operand:
     """The smallest element; with a dim (values, indices) along it; with a tensor `minimum`."""
     return _form(self, "min", (dim, keepdim, other), _MIN_RESULTS)
 
 
-def _form(self: Any, name: str, args: tuple[Any, bool, Any], results: Any) -> Any:
+def _form(
+    self: Operand, name: str, args: tuple[Any, bool, Any], results: Callable[..., Operand]
+) -> Operand:
     dim, keepdim, other = args
     other = dim if hasattr(dim, "meta") else other
     if other is not None:

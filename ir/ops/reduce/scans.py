@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 
+from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry import sizes
 from aotlite.ir.op import OPS
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import require_inexact, require_real
 from aotlite.ir.ops.reduce.dims import summed
@@ -26,7 +28,7 @@ CUMSUM = scan(
 )
 
 
-def _cumprod_vjp(grad: Any, self: Any, result: Any, dim: int) -> Any:
+def _cumprod_vjp(grad: Operand, self: Operand, result: Operand, dim: int) -> Operand:
     """Of x_k: the products before it, times the sum of what follows. Never divides: right at 0."""
     if not self.shape:
         return grad
@@ -35,7 +37,7 @@ def _cumprod_vjp(grad: Any, self: Any, result: Any, dim: int) -> Any:
     return before * _tail_sums(grad, _moved(values, dim, -1), dim)
 
 
-def _moved(x: Any, dim: int, by: int) -> Any:
+def _moved(x: Operand, dim: int, by: int) -> Operand:
     """The elements moved one place on (1) or back (-1) along `dim`; a one comes in."""
     size = x.shape[dim]
     if size == 0:
@@ -50,11 +52,11 @@ def _with_size(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
     return (*shape[:place], size, *shape[place + 1 :])
 
 
-def _joined(dim: int, *parts: Any) -> Any:
+def _joined(dim: int, *parts: Operand) -> Operand:
     return parts[0]._apply(OPS["cat"], (parts, dim))
 
 
-def _tail_sums(values: Any, factors: Any, dim: int) -> Any:
+def _tail_sums(values: Operand, factors: Operand, dim: int) -> Operand:
     """S of S_k = values_k + factors_k * S_(k+1) along `dim`, in log2(n) steps."""
     size, step = values.shape[dim], 1
     while step < size:
@@ -79,7 +81,7 @@ CUMPROD = scan(
 
 
 # ------------------------------------------------------------------------------ running extremes
-def _running_vjp(grad_values: Any, self: Any, indices: Any, dim: int) -> Any:
+def _running_vjp(grad_values: Operand, self: Operand, indices: Operand, dim: int) -> Operand:
     return grad_values.new_zeros(self.shape).scatter_add(dim, indices, grad_values)
 
 
@@ -100,10 +102,10 @@ CUMMIN = scan(
 
 
 # --------------------------------------------------------------------------- exponential sums
-def _joined_logs(xp: Any, dtype: DType) -> Any:
+def _joined_logs(xp: Namespace, dtype: DType) -> Callable[[Array, Array], Array]:
     """log(exp(a) + exp(b)) of arrays; the array library's is of real numbers."""
 
-    def join(later: Any, before: Any) -> Any:
+    def join(later: Array, before: Array) -> Array:
         first = xp.real(later) >= xp.real(before)
         greater, less = xp.where(first, later, before), xp.where(first, before, later)
         return greater + xp.log1p(xp.exp(less - greater))
@@ -111,7 +113,7 @@ def _joined_logs(xp: Any, dtype: DType) -> Any:
     return join if dtype.is_complex else xp.logaddexp
 
 
-def _logcumsumexp_vjp(grad: Any, self: Any, result: Any, dim: int) -> Any:
+def _logcumsumexp_vjp(grad: Operand, self: Operand, result: Operand, dim: int) -> Operand:
     """exp(x_k - r_k) times the sum of g_j exp(r_k - r_j) for j >= k: no exponent is above 0."""
     if not self.shape:
         return grad

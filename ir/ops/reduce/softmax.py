@@ -11,6 +11,7 @@ from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.dims import along
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.composed import composed, dims_of, floating, total
 from aotlite.ir.ops.declare import to_float
 from aotlite.ir.ops.elementwise.pointwise import conj
@@ -24,12 +25,14 @@ def _no_exponential(dtype: DType) -> float:
     return -math.inf
 
 
-def _logsumexp_vjp(grad: Any, self: Any, result: Any, dim: Dims, keepdim: bool) -> Any:
+def _logsumexp_vjp(
+    grad: Operand, self: Operand, result: Operand, dim: Dims, keepdim: bool
+) -> Operand:
     total = kept(result, self.meta, dim, keepdim)
     return kept(grad, self.meta, dim, keepdim) * conj((self - total).exp())
 
 
-def _logsumexp(self: Any, dim: Dims, keepdim: bool = False) -> Any:
+def _logsumexp(self: Operand, dim: Dims, keepdim: bool = False) -> Operand:
     dims, final = dims_of(self, dim), floating(self)
     value = widened(self, final)
     if 0 in self.shape or not dims:
@@ -73,22 +76,22 @@ def _softmax_op(name: str, vjp: Callable[..., Any], as_: Callable[..., Any]) -> 
     )
 
 
-def _softmax_vjp(grad: Any, result: Any, dim: int) -> Any:
+def _softmax_vjp(grad: Operand, result: Operand, dim: int) -> Operand:
     weighted = grad * result
     return weighted - result * weighted.sum(dim, True)
 
 
-def _log_softmax_vjp(grad: Any, result: Any, dim: int) -> Any:
+def _log_softmax_vjp(grad: Operand, result: Operand, dim: int) -> Operand:
     return grad - result.exp() * grad.sum(dim, True)
 
 
-def _shifted(x: Any, dim: int, dtype: DType) -> Any:
+def _shifted(x: Operand, dim: int, dtype: DType) -> Operand:
     """The operand less its maximum, so that no exponential overflows."""
     value = widened(x, dtype)
     return value - value.amax((dim,), True) if x.ndim else value - value
 
 
-def _softmax(self: Any, dim: int, dtype: DType | None = None) -> Any:
+def _softmax(self: Operand, dim: int, dtype: DType | None = None) -> Operand:
     final = dtype or self.dtype
     if 0 in self.shape:
         return self.to(final)
@@ -96,7 +99,7 @@ def _softmax(self: Any, dim: int, dtype: DType | None = None) -> Any:
     return (raised / raised.sum((dim,) if self.ndim else None, True)).to(final)
 
 
-def _log_softmax(self: Any, dim: int, dtype: DType | None = None) -> Any:
+def _log_softmax(self: Operand, dim: int, dtype: DType | None = None) -> Operand:
     final = dtype or self.dtype
     if 0 in self.shape:
         return self.to(final)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
@@ -12,29 +11,34 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import reduced_over
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.composed import composed, count_of, dims_of, over, total
 from aotlite.ir.ops.declare import real_of
 from aotlite.ir.ops.kinds import require_inexact
 from aotlite.ir.ops.linalg.forms import linalg_matrix_norm
 from aotlite.ir.ops.precision import widened
 from aotlite.ir.ops.reduce.dims import Dims, count, kept, reduced, reduced_dims, refuse_empty
-from aotlite.ir.ops.reduction_rows import reduction
+from aotlite.ir.ops.reduction_rows import Function, reduction
 
 
-def _degrees(count: Any, correction: Any) -> Any:
+def _degrees(count: int, correction: float | None) -> float:
     """What the sum of squares is divided by; never negative, so that too few elements give nan."""
     return max(count - (1 if correction is None else correction), 0)
 
 
-def _var(self: Any, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def _var(
+    self: Operand, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> Operand:
     return _variance_of(self, dim, correction, keepdim).to_kind(real_of(self.dtype))
 
 
-def _std(self: Any, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def _std(
+    self: Operand, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> Operand:
     return _variance_of(self, dim, correction, keepdim).sqrt().to_kind(real_of(self.dtype))
 
 
-def _variance_of(self: Any, dim: Dims, correction: Any, keepdim: bool) -> Any:
+def _variance_of(self: Operand, dim: Dims, correction: float | None, keepdim: bool) -> Operand:
     """The variance of an operand, in the dtype in which it is formed."""
     dims, value = dims_of(self, dim), widened(self)
     size = count_of(self, dims)
@@ -44,19 +48,28 @@ def _variance_of(self: Any, dim: Dims, correction: Any, keepdim: bool) -> Any:
     return over(total(off * off, dims, keepdim=keepdim), _degrees(size, correction))
 
 
-def _var_vjp(grad: Any, self: Any, dim: Dims, correction: Any, keepdim: bool) -> Any:
+def _var_vjp(
+    grad: Operand, self: Operand, dim: Dims, correction: float | None, keepdim: bool
+) -> Operand:
     degrees = _degrees(count(self.meta, dim), correction)
     scale = 2 / degrees if degrees else float("nan")
     return kept(grad, self.meta, dim, keepdim) * scale * (self - self.mean(dim, True))
 
 
-def _std_vjp(grad: Any, self: Any, result: Any, dim: Dims, correction: Any, keepdim: bool) -> Any:
+def _std_vjp(
+    grad: Operand,
+    self: Operand,
+    result: Operand,
+    dim: Dims,
+    correction: float | None,
+    keepdim: bool,
+) -> Operand:
     """Zero where nothing is spread, as in PyTorch: the root has no derivative there."""
     of_variance = (grad / (result * 2)).masked_fill(result == 0, 0)
     return _var_vjp(of_variance, self, dim, correction, keepdim)
 
 
-def _spread_op(name: str, as_: Any, vjp: Any) -> PureOp:
+def _spread_op(name: str, as_: Function, vjp: Function) -> PureOp:
     return reduction(
         name,
         "int[]? dim=None, *, Scalar? correction=None, bool keepdim=False",
@@ -73,7 +86,9 @@ STD = _spread_op("std", _std, _std_vjp)
 
 
 # ------------------------------------------------------------------------------ all forms
-def _settled(name: str, dim: Any, unbiased: Any, correction: Any) -> tuple[Any, Any]:
+def _settled(
+    name: str, dim: Dims, unbiased: bool | None, correction: float | None
+) -> tuple[Dims, float | None]:
     """(dim, correction) of `f(unbiased)`, `f(dim, unbiased)` and `f(dim, correction=...)`."""
     if isinstance(dim, bool):
         if unbiased is not None:
@@ -92,13 +107,13 @@ def _face(op: str, doc: str, *, with_mean: bool = False) -> None:
     name = f"{op}_mean" if with_mean else op
 
     def face(
-        self: Any,
-        dim: Any = None,
-        unbiased: Any = None,
-        keepdim: Any = False,
+        self: Operand,
+        dim: Dims = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
         *,
-        correction: Any = None,
-    ) -> Any:
+        correction: float | None = None,
+    ) -> Operand | tuple[Operand, Operand]:
         dim, correction = _settled(name, dim, unbiased, correction)
         spread = self._do(op, dim, correction=correction, keepdim=keepdim)
         return (spread, self._do("mean", dim, keepdim)) if with_mean else spread
@@ -141,8 +156,14 @@ def _computed_dtype(own: DType, dtype: DType | None) -> DType:
 
 # ------------------------------------------------------------------------------ the gradient
 def _norm_vjp(
-    grad: Any, self: Any, result: Any, ord: float, dim: Dims, keepdim: bool, dtype: Any
-) -> Any:
+    grad: Operand,
+    self: Operand,
+    result: Operand,
+    ord: float,
+    dim: Dims,
+    keepdim: bool,
+    dtype: DType | None,
+) -> Operand:
     if dtype is not None:
         self = self.to(dtype)
     norm = kept(result, self.meta, dim, keepdim)
@@ -165,16 +186,16 @@ def _norm_vjp(
     return self * self.abs().pow(ord - 2) * scale
 
 
-def _abs_or_one(self: Any) -> Any:
+def _abs_or_one(self: Operand) -> Operand:
     return self.abs().masked_fill(self == 0, 1)
 
 
-def _direction(self: Any) -> Any:
+def _direction(self: Operand) -> Operand:
     """The sign, or the complex number of size 1 in the same direction; 0 of 0."""
     return self / _abs_or_one(self) if self.is_complex() else self.sign()
 
 
-def _shares(self: Any, norm: Any, dim: Dims) -> Any:
+def _shares(self: Operand, norm: Operand, dim: Dims) -> Operand:
     """Elements that tie share the gradient equally; nans equal a nan."""
     size = self.abs()
     hits = (size == norm).logical_or(size.isnan().logical_and(norm.isnan()))
@@ -182,13 +203,13 @@ def _shares(self: Any, norm: Any, dim: Dims) -> Any:
 
 
 def _norm(
-    self: Any,
+    self: Operand,
     ord: float = 2.0,
     dim: Dims = None,
     keepdim: bool = False,
     *,
     dtype: DType | None = None,
-) -> Any:
+) -> Operand:
     value = widened(self if dtype is None else self.to(dtype)).abs()
     final, dims = real_of(dtype or self.dtype), dims_of(self, dim)
     if math.isinf(ord):
@@ -202,7 +223,7 @@ def _norm(
     return whole.to(final)
 
 
-def _powers_of(size: Any, ord: float) -> Any:
+def _powers_of(size: Operand, ord: float) -> Operand:
     if ord == 0:
         return (size != 0).to(size.dtype)
     if ord == 1:
@@ -226,8 +247,12 @@ are not 0."""
 # ---------------------------------------------------------------------------------- the face
 @composite()
 def norm(
-    self: Any, p: Any = "fro", dim: Any = None, keepdim: Any = False, dtype: Any = None
-) -> Any:
+    self: Operand,
+    p: float | str = "fro",
+    dim: Dims = None,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+) -> Operand:
     """The p-norm over all or some dimensions; "fro" is 2, and "nuc" sums the singular values."""
     if p == "nuc":
         pair = tuple(range(self.ndim)) if dim is None else dim

@@ -6,13 +6,12 @@ gradient never divides by the result, so that it is right with zeros and at ever
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS
 from aotlite.ir.op.composite import composite
+from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.composed import count_of, dims_of, over, total
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import require_inexact, require_real
@@ -29,6 +28,7 @@ from aotlite.ir.ops.reduction_rows import (
     DTYPE,
     TRUTHS,
     VALUES,
+    Call,
     Over,
     plain_call,
     reduction,
@@ -45,13 +45,15 @@ SUM = reduction(
 )
 
 
-def _mean(self: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Any:
+def _mean(
+    self: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Operand:
     dims, final = dims_of(self, dim), dtype or self.dtype
     whole = total(widened(self, final), dims, keepdim=keepdim)
     return over(whole, count_of(self, dims)).to(final)
 
 
-def _mean_namespaced(meta: TensorMeta, self: TensorMeta, *args: Any) -> Any:
+def _mean_namespaced(meta: TensorMeta, self: TensorMeta, *args: object) -> Call | None:
     """Not of nothing, which NumPy warns of in a way that cannot be turned off for one call."""
     return plain_call("mean", _OVER, VALUES, meta, self, *args) if self.numel else None
 
@@ -77,8 +79,8 @@ def _nansum_dtype(name: str, own: DType, dtype: DType | None) -> DType:
 
 
 def _nansum(
-    self: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
-) -> Any:
+    self: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Operand:
     final = summed("nansum", self.dtype, dtype)
     values = widened(self.isnan().where(0, self), final)
     return total(values, dims_of(self, dim), keepdim=keepdim).to(final)
@@ -101,7 +103,7 @@ NANSUM = reduction(
 @composite(
     "nanmean(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor"
 )
-def nanmean(self: Any, dim: Dims, keepdim: bool, dtype: DType | None) -> Any:
+def nanmean(self: Operand, dim: Dims, keepdim: bool, dtype: DType | None) -> Operand:
     """The mean of what is not nan."""
     require_inexact("nanmean", self.dtype)
     require_inexact("nanmean", dtype or self.dtype)
@@ -109,7 +111,7 @@ def nanmean(self: Any, dim: Dims, keepdim: bool, dtype: DType | None) -> Any:
     return self.nansum(dim, keepdim, dtype=dtype) / found
 
 
-def _prod_vjp(grad: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
+def _prod_vjp(grad: Operand, self: Operand, dim: int | None, keepdim: bool) -> Operand:
     values = self.to(grad.dtype)  # for a prod with a dtype of its own
     if not self.shape:
         return grad
@@ -120,7 +122,7 @@ def _prod_vjp(grad: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
     return spread(grad, self.meta, dim, keepdim) * conj(others)
 
 
-def _others(x: Any) -> Any:
+def _others(x: Operand) -> Operand:
     """For each element, the product of the others along the last dimension.
 
     Neighbors are multiplied in pairs, the products of the other pairs found by recursion, and each
@@ -138,7 +140,7 @@ def _others(x: Any) -> Any:
     return _joined(beside * right, beside * left, last)
 
 
-def _joined(first: Any, *rest: Any) -> Any:
+def _joined(first: Operand, *rest: Operand) -> Operand:
     """`cat` along the last dimension."""
     return first._apply(OPS["cat"], ((first, *rest), -1))
 
