@@ -85,11 +85,11 @@ def patterns(dtype: DType, stride: int) -> Iterator[np.ndarray]:
 
 
 def operand_blocks(function: ScalarFunction, stride: int) -> Iterator[list[np.ndarray]]:
-    """Blocks of operands; two operands are shuffled, and every second pair is near 1."""
+    """Blocks of operands within the domain; two are shuffled, and every second pair is near 1."""
     rng = np.random.default_rng(0)
     for block in patterns(function.parameters[0], stride):
         if len(function.parameters) == 1:
-            yield [block]
+            yield [-np.abs(block) if "x <= 0" in function.domain else block]
             continue
         first, second = rng.permutation(block), rng.permutation(block)
         first[::2] = rng.lognormal(0, 2, first[::2].size)

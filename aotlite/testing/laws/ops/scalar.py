@@ -43,10 +43,10 @@ def scalar_is_the_kernel(op: Op, samples: Samples) -> None:
     assert op.scalar is not None, f"{op.name}: it is pointwise, expected a scalar expression"
     for sample in samples:
         args = bound(op, sample)
-        got = run(op, args)[0]
         tensors = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        root = expression_of(op, got.dtype, args, tensors)
         arrays = [np.array(args[i].array) for i in tensors]
+        got = run(op, args)[0]
+        root = expression_of(op, got.dtype, args, tensors)
         with np.errstate(all="ignore"):
             expected = np.broadcast_to(evaluate(root, arrays, by_numpy), got.shape)
         assert _same_values(expected, got.array, _units(root)), (
