@@ -190,6 +190,11 @@ _REDUCTIONS: dict[str, Callable[..., Array]] = {
 """The ufunc methods behind these functions, which spend half of their time on their arguments."""
 
 
+def reducer(xp: Namespace, name: str) -> Callable[..., Array]:
+    """The namespace's reduction of this name; for NumPy the ufunc method behind it."""
+    return _REDUCTIONS[name] if xp is np else getattr(xp, name)
+
+
 _FLOAT8 = (float8_e4m3fn.numpy, float8_e5m2.numpy)
 _SATURATING = float8_e4m3fn.numpy
 """float8_e4m3fn has no infinity: as in PyTorch, larger numbers become its largest one."""

@@ -225,6 +225,8 @@ def wrap_dims(dims: Iterable[int], ndim: int, *, op: str = "dim") -> tuple[int, 
     (2, 0)
     """
     given = tuple(dims)
+    if len(given) == 1:  # for its speed
+        return (wrap_dim(given[0], ndim, op=op),)
     wrapped = tuple([wrap_dim(dim, ndim, op=op) for dim in given])
     if len(set(wrapped)) < len(wrapped):
         raise ArgumentError(f"{op}: dimensions are {given}, expected each dimension once")

@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from aotlite.ir import dtypes
-from aotlite.ir.arrays import Array, Namespace
+from aotlite.ir.arrays import Array, Namespace, reducer
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -131,10 +131,12 @@ class ArrayOperand(Operand):
         return ArrayOperand(xp, xp.divide(sum_over(xp, a, dim, keepdims=keepdim), size))
 
     def amax(self, dim: tuple[int, ...], keepdim: bool = False) -> ArrayOperand:
-        return ArrayOperand(self.xp, self.xp.max(self.array, axis=dim, keepdims=keepdim))
+        highest = reducer(self.xp, "max")
+        return ArrayOperand(self.xp, highest(self.array, axis=dim, keepdims=keepdim))
 
     def amin(self, dim: tuple[int, ...], keepdim: bool = False) -> ArrayOperand:
-        return ArrayOperand(self.xp, self.xp.min(self.array, axis=dim, keepdims=keepdim))
+        lowest = reducer(self.xp, "min")
+        return ArrayOperand(self.xp, lowest(self.array, axis=dim, keepdims=keepdim))
 
     exp = _unary("exp")
     log = _unary("log")
@@ -153,8 +155,9 @@ class ArrayOperand(Operand):
     __hash__ = object.__hash__
 
     def where(self, then: object, other: object) -> ArrayOperand:
-        pair = [a.array if type(a) is ArrayOperand else a for a in (then, other)]
-        return ArrayOperand(self.xp, self.xp.where(self.array, *pair))
+        then = then.array if type(then) is ArrayOperand else then
+        other = other.array if type(other) is ArrayOperand else other
+        return ArrayOperand(self.xp, self.xp.where(self.array, then, other))
 
 
 def _operand(xp: Any, value: Any) -> Any:
@@ -186,18 +189,16 @@ def composed(schema: str, *, as_: Composition, **parts: Any) -> PureOp:
     parameters = schema_of(schema).parameters
     count = sum(not parameter.keyword_only for parameter in parameters)
     names = [parameter.name for parameter in parameters[count:]]
-    tensors = [i for i, parameter in enumerate(parameters) if parameter.type.holds_tensor]
+    first, *others = [i for i, each in enumerate(parameters) if each.type.holds_tensor]
+    assert first == 0 and max(others, default=0) < count
 
     def kernel(xp: Namespace, meta: object, *args: Any) -> Array | tuple[Array, ...]:
-        operands = list(args)
-        for i in tensors:
+        operands = [_operand(xp, args[0]), *args[1:count]]
+        for i in others:
             operands[i] = _operand(xp, operands[i])
-        if names:
-            named = dict(zip(names, operands[count:], strict=True))
-            found = as_(*operands[:count], **named)
-        else:
-            found = as_(*operands)
-        return tuple([each.array for each in found]) if type(found) is tuple else found.array
+        named = dict(zip(names, args[count:], strict=True)) if names else {}
+        found = as_(*operands, **named)
+        return found.array if type(found) is ArrayOperand else tuple([one.array for one in found])
 
     return pure(schema, kernel=kernel, expands=as_, **parts)
 

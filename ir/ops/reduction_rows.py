@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from aotlite.ir import dtypes
-from aotlite.ir.arrays import Array, Namespace
+from aotlite.ir.arrays import Array, Namespace, reducer
 from aotlite.ir.dtypes import FLOATING, DType
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -190,7 +190,7 @@ def _combined(combiner: Monoid, elements: Terms, over: Over) -> dict[str, Any]:
         a = elements.of_array(xp, a, meta.dtype)
         if is_sum:
             return cast(xp, sum_over(xp, a, axes, keepdims=keepdims), meta.dtype)
-        return cast(xp, getattr(xp, name)(a, axis=axes, keepdims=keepdims), meta.dtype)
+        return cast(xp, reducer(xp, name)(a, axis=axes, keepdims=keepdims), meta.dtype)
 
     def loops(k: Loops, meta: TensorMeta, a: LoopTensor, *args: Any) -> Any:
         dims = over.dims(args, a.ndim)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
+from aotlite.ir.arrays import reducer
 from aotlite.ir.ops.reduce import blocked_sums
 from aotlite.ir.ops.reduce.blocked_sums import is_in_parts, sum_over
 
@@ -149,3 +150,16 @@ def _checked_sum(a, axis, keepdims):
 
 _SHORT = SimpleNamespace(sum=_checked_sum, reshape=np.reshape)
 """NumPy, if it is asked for short sums only."""
+
+
+@pytest.mark.parametrize("axes", [(), (0,), (1,), (0, 1)])
+@pytest.mark.parametrize("dtype", [al.bool, al.int32, al.float32, al.bfloat16, al.complex64])
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "any", "all"])
+def test_a_reducer_of_numpy_gives_the_bits_of_numpys_function(name, dtype, axes):
+    a = np.random.default_rng(0).normal(size=(5, 7)).astype(dtype.numpy)
+    if dtype is al.bfloat16 and name in ("any", "all"):
+        a = a.astype(bool)  # as the kernels of these ops do
+    for keepdims in (False, True):
+        found = reducer(np, name)(a, axis=axes, keepdims=keepdims)
+        asked = getattr(np, name)(a, axis=axes, keepdims=keepdims)
+        assert found.dtype == asked.dtype and found.tobytes() == asked.tobytes()

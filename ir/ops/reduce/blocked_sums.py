@@ -9,6 +9,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from aotlite.ir.arrays import reducer
+
 PART = 512
 """The numbers that a part sums in order."""
 LONG = 4 * PART
@@ -28,7 +30,7 @@ def sum_over(xp: Any, a: Any, axes: tuple[int, ...], *, keepdims: bool = False) 
         lines = _lines(a.shape, getattr(a, "strides", None), axes)
         if _is_long(a.shape, lines[1]):
             return _in_parts(xp, a, axes, lines, keepdims=keepdims)
-    return xp.sum(a, axis=axes, keepdims=keepdims)
+    return reducer(xp, "sum")(a, axis=axes, keepdims=keepdims)
 
 
 def is_in_parts(shape: tuple[int, ...], stride: tuple[int, ...], axes: tuple[int, ...]) -> bool:
