@@ -214,3 +214,18 @@ def test_results_that_are_parts_have_eagers_tape_node(way, source):
 
     leaf = al.ones(4, 3).requires_grad_()
     assert names(function(leaf)) == names(al.compile(function)(leaf))
+
+
+@pytest.mark.rules("TEN-21")
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_parts_whose_gradient_goes_nowhere_have_their_views_name(way, is_compiled):
+    def function(x):
+        with al.no_grad():
+            quiet = x.view(4, 3)
+        return WAYS[way](quiet, 0)[0], WAYS[way](x.view(4, 3), 0)[0]
+
+    quiet, usual = (al.compile(function) if is_compiled else function)(al.ones(12).requires_grad_())
+    assert quiet.grad_fn.name() == usual.grad_fn.name()
+    assert quiet.grad_fn.next_functions == ((None, 0),)
+    assert usual.grad_fn.next_functions[0][0] is not None
