@@ -276,7 +276,6 @@ def _erf_far(degree: int) -> Fit:
 FITS = (
     _exp("EXP_32", 4, "float32"),
     _exp("EXP_64", 9, "float64"),
-    _exp("EXP_64_SHORT", 6, "float64"),
     _expm1("EXPM1_32", 5, "float32"),
     _expm1("EXPM1_64", 11, "float64"),
     _exp2("EXP2_32", 5, "float32"),

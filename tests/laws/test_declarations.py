@@ -11,7 +11,7 @@ from aotlite.autograd import grad
 from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.op import OPS, parse_vjp, schema_of
+from aotlite.ir.op import OPS, PureOp, parse_vjp, schema_of
 
 
 class Layout:
@@ -243,3 +243,34 @@ def test_nan_has_the_gradient_and_sign_that_pytorch_gives(name):
     expected = {"sign": [0, 0, 0, 0], "abs": [0, -1, 0, 1], "relu": [1, 0, 0, 1]}
     assert found.tolist() == expected[name]
     assert name != "sign" or out.tolist() == [0, -1, 0, 1]
+
+
+NEUTRAL = [name for name, op in OPS.items() if isinstance(op, PureOp) and op.neutral is not None]
+PLACES = [2, 4, 5]
+
+
+@pytest.mark.parametrize("name", NEUTRAL)
+@pytest.mark.parametrize(
+    "dtype", [al.bool, al.uint8, al.int64, al.float16, al.bfloat16, al.float64, al.complex64]
+)
+def test_an_element_that_changes_nothing_changes_nothing(name, dtype):
+    """Of a reduction, a scan or a softmax: in front, in between, behind, and twice in a row."""
+    kept = al.tensor([[1.0, 3.0, 2.0], [2.0, 0.0, 1.0]]).to(dtype)
+    if dtype.is_complex:
+        kept = kept * (1 + 0.5j)
+    schema = OPS[name].schema
+    dims = {each.name: each for each in schema.parameters}.get("dim")
+    args = () if dims is None else ((1,) if dims.type.text.startswith("int[]") else 1,)
+    try:
+        expected = call(name, kept, *args)
+    except DTypeError:
+        return
+    spread, mask = kept.new_zeros((2, 7)), al.zeros(7, dtype=al.bool)
+    spread[:, PLACES], mask[PLACES] = kept, True
+    found = call(name, al.where(mask, spread, OPS[name].neutral(dtype)), *args)
+    if found.shape == spread.shape:
+        found = found[:, PLACES]
+    assert expected.shape == found.shape
+    np.testing.assert_allclose(
+        expected.to(al.complex128).numpy(), found.to(al.complex128).numpy(), rtol=1e-6
+    )

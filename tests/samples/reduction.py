@@ -202,6 +202,7 @@ def _logcumsumexp(name: str) -> Iterable[Sample]:
     yield from (Sample((special(dtype), 0)) for dtype in FLOATS)
     yield Sample((np.array([-np.inf, -1000.0, 1000.0, 999.0]), 0))
     yield Sample((array((2, 3)) + 1j * array((2, 3), seed=1), 1))
+    yield Sample((np.array([-np.inf, -np.inf, 1 + 2j, -np.inf, 0.5]), 0))
     yield from _smooth_scans()
 
 

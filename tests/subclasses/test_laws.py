@@ -36,10 +36,10 @@ UNKNOWN = {
 
 MASKED_KNOWS = (
     "add mul div where exp cast clone fill sum mean prod amax amin max min any all var std "
-    "logsumexp softmax log_softmax cumsum cumprod count_nonzero linalg_vector_norm matmul mm mv "
-    "dot bmm cat stack flip roll index_select gather index take repeat index_put index_fill "
-    "index_copy select_scatter slice_scatter view t select slice expand split unbind mul_ add_ "
-    "copy_ fill_ masked_fill_ index_put_ index_fill_"
+    "logsumexp softmax log_softmax cumsum cumprod logcumsumexp count_nonzero linalg_vector_norm "
+    "matmul mm mv dot bmm cat stack flip roll index_select gather index take repeat index_put "
+    "index_fill index_copy select_scatter slice_scatter view t select slice expand split unbind "
+    "mul_ add_ copy_ fill_ masked_fill_ index_put_ index_fill_"
 ).split()
 
 

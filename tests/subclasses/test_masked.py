@@ -94,9 +94,26 @@ def test_softmax_and_sums_along_a_dimension_and_products() -> None:
     assert np.allclose(dense.softmax(1).numpy(), found)
     assert np.allclose(dense.logsumexp(1).numpy(), x.logsumexp(1).filled(0.0).numpy())
     assert x.cumsum(1).tolist() == [[1.0, None, 3.0]]
+    assert np.allclose(dense.logcumsumexp(1).numpy(), x.logcumsumexp(1).filled(0.0)[:, ::2].numpy())
     assert (x @ al.ones(3, 1, dtype=al.float64)).tolist() == [[3.0]]
     assert (al.ones(2, 1, dtype=al.float64) @ x).tolist() == [[1.0, None, 2.0]] * 2
     assert al.linalg.vector_norm(x).filled(0.0).item() == np.sqrt(5.0)
+
+
+@pytest.mark.parametrize("dtype", [al.float16, al.float32, al.complex64])
+def test_logs_of_sums_of_exponentials_so_far_are_of_what_is_kept(dtype: al.DType) -> None:
+    """Whatever is left out, also in front, and more than once in a row."""
+    data = al.tensor([5.0, np.nan, 1.0, np.inf, 2.0]).to(dtype)
+    x = MaskedTensor(data, al.tensor([False, False, True, False, True])).requires_grad_()
+    kept = al.tensor([1.0, 2.0]).to(dtype).requires_grad_()
+    found, expected = x.logcumsumexp(0), kept.logcumsumexp(0)
+    first, second = expected.tolist()
+    assert found.tolist() == [None, None, first, None, second]
+    found.abs().sum().backward()
+    expected.abs().sum().backward()
+    assert kept.grad is not None and x.grad is not None
+    first, second = kept.grad.tolist()
+    assert x.grad.tolist() == [None, None, first, None, second]
 
 
 @pytest.mark.rules("SUB-10")

@@ -108,7 +108,13 @@ def _joined_logs(xp: Namespace, dtype: DType) -> Callable[[Array, Array], Array]
     def join(later: Array, before: Array) -> Array:
         first = xp.real(later) >= xp.real(before)
         greater, less = xp.where(first, later, before), xp.where(first, before, later)
-        return greater + xp.log1p(xp.exp(less - greater))
+        unknown = xp.logical_or(xp.isnan(less), xp.isnan(greater))
+        # Infinities of one sign have no difference, and those below no angle that counts.
+        low, high = xp.real(greater) == -xp.inf, xp.real(less) == xp.inf
+        found = xp.where(xp.logical_or(low, high), 0, less - greater)
+        found = xp.log1p(xp.exp(found)) + xp.where(low, less, greater)
+        found = xp.where(high, xp.log(xp.exp(less) + xp.exp(greater)), found)
+        return xp.where(unknown, xp.nan, found)
 
     return join if dtype.is_complex else xp.logaddexp
 

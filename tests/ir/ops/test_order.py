@@ -52,6 +52,15 @@ def test_sixteen_bit_floats_are_rounded_once(torch, name, dtype):
     assert_same(tuple(expected) if isinstance(expected, tuple) else expected, got)
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("values", [[1, np.inf, np.inf], [np.inf, 1j, np.nan], [-np.inf] * 3])
+def test_complex_logs_of_sums_of_exponentials_hold_infinities(torch, values):
+    values = np.array(values, "complex128")
+    found = al.from_numpy(values).logcumsumexp(0).numpy()
+    expected = torch.from_numpy(values).logcumsumexp(0).numpy()
+    np.testing.assert_array_equal(expected.real, found.real)
+
+
 # -------------------------------------------------------------------------- named results
 def test_several_results_have_names():
     x = al.tensor([[1.0, 5.0], [7.0, 2.0]])
