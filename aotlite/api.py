@@ -217,7 +217,7 @@ class CompiledFunction:
         return f"<compiled {self._name}: {len(self.entries)} entries>"
 
 
-def _check_function(function: Any) -> None:
+def _check_function(function: object) -> None:
     if not callable(function):
         raise ArgumentError(f"compile: argument 'fn' is {function!r}, expected a function")
     kinds = {

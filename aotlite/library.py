@@ -114,7 +114,7 @@ def register_op(
 
 def _declared(
     schema: Schema,
-    vjp: Mapping[str, Callable[..., Any]] | None,
+    vjp: Mapping[str, Callable[..., object]] | None,
     kernel: Any,
     meta: Any,
     scalar: Any,
@@ -150,7 +150,7 @@ def _with_effect(
 
 
 # ----------------------------------------------------------------- results of the user's parts
-def _checked_meta(schema: Schema, meta: Callable[..., Any]) -> Callable[..., Any]:
+def _checked_meta(schema: Schema, meta: Callable[..., object]) -> Callable[..., Any]:
     count = len(schema.returns)
 
     def rule(*key: object) -> Any:
@@ -178,7 +178,7 @@ def _checked_window(schema: Schema, meta: Callable[..., Any]) -> Callable[..., A
     return rule
 
 
-def _checked_kernel(schema: Schema, kernel: Callable[..., Any]) -> Callable[..., Any]:
+def _checked_kernel(schema: Schema, kernel: Callable[..., object]) -> Callable[..., Any]:
     def run(xp: object, meta: Any, *args: object) -> Any:
         result = kernel(xp, meta, *args)
         metas = meta if type(meta) is tuple else (meta,)

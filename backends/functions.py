@@ -122,7 +122,7 @@ class ArrayFunctionBackend:
         ]
 
 
-def _takes_inputs(function: Callable[..., Any], option: str) -> bool:
+def _takes_inputs(function: Callable[..., object], option: str) -> bool:
     """Whether a compiler takes the example inputs, too: whether it requires two arguments.
 
     Raises ArgumentError if it requires more, or none.

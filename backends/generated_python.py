@@ -353,7 +353,7 @@ def _joining_function(node: Node, op: PureOp) -> tuple[Callable[..., Any], dict[
     return None if found is None or function is None else (function, found[1])
 
 
-def _gives(function: Callable[..., Any], args: tuple[object, ...], meta: TensorMeta) -> bool:
+def _gives(function: Callable[..., object], args: tuple[object, ...], meta: TensorMeta) -> bool:
     """Whether the function's result has the meta's dtype."""
     kinds = [(Node, a.meta.dtype) if type(a) is Node else (type(a), a) for a in args]  # type: ignore[union-attr]
     arrays: Any = meta.device.arrays  # hashable, as a protocol cannot say
@@ -379,7 +379,7 @@ def _gives_of(
     return bool(result.dtype == dtype.numpy)
 
 
-def held(result: Any, arrays: Any, meta: TensorMeta) -> tuple[Any, Any]:
+def held(result: object, arrays: Any, meta: TensorMeta) -> tuple[Any, Any]:
     """Returns (buffer, array) that hold a kernel's result in the layout of `meta`.
 
     The array is a view of the buffer, never the buffer itself: where a later kernel returns its

@@ -118,7 +118,7 @@ def as_run(name: str, graph: Graph, made: Run | WindowFunction, *, trusted: bool
     return made if isinstance(made, Run) else WindowRun(name, graph, made, trusted=trusted)
 
 
-def _relaid(value: Any, strides: Any) -> TensorMeta | None:
+def _relaid(value: object, strides: Any) -> TensorMeta | None:
     """Returns the meta of an output in these strides if it travels as an array, else None."""
     if type(value) is not Node:
         return None

@@ -78,7 +78,7 @@ class PythonSource:
         return found[::-1]
 
     # --- names
-    def use(self, *things: Callable[..., Any]) -> None:
+    def use(self, *things: Callable[..., object]) -> None:
         """Puts functions and classes into the scope under their own names."""
         for thing in things:
             self.scope[thing.__name__] = thing

@@ -58,9 +58,9 @@ def gradcheck(
 
 
 def gradgradcheck(
-    func: Callable[..., Any],
+    func: Callable[..., object],
     inputs: Any,
-    grad_outputs: Any = None,
+    grad_outputs: object = None,
     *,
     eps: float = 1e-6,
     atol: float = 1e-5,

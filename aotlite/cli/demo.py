@@ -62,10 +62,10 @@ class DemoResult:
 
 
 # ------------------------------------------------------------------------------------ the training
-def compiled_functions(dump: str | None = None, backend: Any = None) -> Functions:
+def compiled_functions(dump: str | None = None, backend: object = None) -> Functions:
     """Returns the three functions, compiled. Each dumps its stages into a folder below `dump`."""
 
-    def compiled(function: Callable[..., Any]) -> Any:
+    def compiled(function: Callable[..., object]) -> Any:
         folder = str(Path(dump) / function.__name__) if dump else None
         return aotlite.compile(function, dump=folder, backend=backend)
 

@@ -194,7 +194,7 @@ class _ValuesAt:
         self.numbers = numbers
         self.views: dict[int, Any] = {}
 
-    def at(self, of: Any) -> Any:
+    def at(self, of: object) -> Any:
         if type(of) is not tuple or of[0] != "view":
             return of
         if id(of) not in self.views:

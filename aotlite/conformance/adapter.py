@@ -233,7 +233,7 @@ class Adapter(Differentiable):
         """A new array: `a` with `value` added at `key`. `a` does not change."""
 
     @optional
-    def frozen(self, values: list[Any], dtype: str) -> Array:
+    def frozen(self, values: list[object], dtype: str) -> Array:
         """A new array that nobody can write, by the library's promise."""
 
     # --- geometry in place
@@ -348,7 +348,7 @@ class Adapter(Differentiable):
         except TypeError as error:
             raise Absent("the buffer protocol") from error
 
-    def orphan(self, values: list[Any], dtype: str, steps: tuple[tuple[Any, ...], ...]) -> Array:
+    def orphan(self, values: list[object], dtype: str, steps: tuple[tuple[Any, ...], ...]) -> Array:
         """A view whose base nobody refers to; `steps` are names of views with their arguments."""
         a = self.from_list(values, dtype)
         for name, *arguments in steps:
@@ -381,7 +381,7 @@ class Adapter(Differentiable):
         a.flags.writeable = False
         return a
 
-    def index_numpy(self, a: Any, key: Any) -> object:
+    def index_numpy(self, a: Any, key: object) -> object:
         """A view of a NumPy array."""
         return a[key]
 

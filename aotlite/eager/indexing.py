@@ -163,7 +163,7 @@ def _integers(part: Tensor, picks: Picks, op: str) -> tuple[tuple[Any, ...], tup
 
 
 # ------------------------------------------------------------------------------------- writing
-def set_item(tensor: Tensor, index: object, value: Any) -> None:
+def set_item(tensor: Tensor, index: object, value: object) -> None:
     """`tensor[index] = value`: writes `value`, broadcast, in place.
 
     A number is cast to the dtype; so is a tensor where the index gives a view. Where index tensors

@@ -28,7 +28,7 @@ Place = tuple[int, str]
 class TrackedObject:
     """An object whose attribute reads a capture records, and whose writes it refuses (CAP-4)."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: object, **kwargs: object) -> Any:
         self = super().__new__(cls)
         recorder = STATE.recorder
         if recorder is not None:

@@ -40,7 +40,7 @@ class Parameter(Tensor, metaclass=_Member):
     __slots__ = ()
     _copies_grad = False
 
-    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+    def __new__(cls, data: object = None, requires_grad: bool = True) -> Any:
         if is_wrapper(data):
             made = _wrapper_as(cls, data)
             return made.requires_grad_() if requires_grad else made

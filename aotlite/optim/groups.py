@@ -19,7 +19,7 @@ class Members:
     options: Mapping[str, Any]
 
 
-def members_of(name: str, params: Iterable[Any], defaults: Mapping[str, Any]) -> list[Members]:
+def members_of(name: str, params: Iterable[Any], defaults: Mapping[str, object]) -> list[Members]:
     """The groups of an optimizer's first argument: mappings, or tensors, which are one group.
 
     Raises ArgumentError for a mapping without "params" or with an option that is not in `defaults`.

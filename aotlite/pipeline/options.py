@@ -228,7 +228,7 @@ def _level(verify: bool | int | None) -> int:
     return int(verify)
 
 
-def _folder(dump: Any) -> str | None:
+def _folder(dump: object) -> str | None:
     if dump is not None and not isinstance(dump, (str, os.PathLike)):
         raise ArgumentError(f"compile: dump is {dump!r}, expected the path of a folder")
     return os.fspath(dump) if dump else None

@@ -98,7 +98,7 @@ class EncodedTensor(Tensor):
 
     @classmethod
     def __tensor_dispatch__(
-        cls, func: View, types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+        cls, func: View, types: object, args: tuple[Any, ...], kwargs: dict[str, object]
     ) -> Any:
         op: Op = func.op  # type: ignore[attr-defined]
         first = args[0]
@@ -116,7 +116,7 @@ class EncodedTensor(Tensor):
             return first
         return func(*dense, **named)
 
-    def _fill(self, number: Any) -> None:
+    def _fill(self, number: object) -> None:
         """Writes a number to all elements; some may share an address (TEN-7)."""
         x = self._once()
         if not has_internal_overlap(x.shape, x.stride()):

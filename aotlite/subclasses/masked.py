@@ -226,7 +226,7 @@ def _is_own_write(op: Op, args: Any) -> bool:
     return others[0] is target or getattr(others[0], "made_for", None) is target
 
 
-def _write(op: Any, args: Any, kwargs: Any) -> Any:
+def _write(op: Any, args: Any, kwargs: object) -> Any:
     """Writes the target by a copy of its new value; returns it."""
     target = args[0]
     if _is_own_write(op, args):

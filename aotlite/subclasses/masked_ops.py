@@ -83,7 +83,7 @@ def pairs_in(value: object) -> Iterator[MaskedData]:
             yield from pairs_in(each)
 
 
-def part_of(value: Any, part: Callable[[Any], Any]) -> Any:
+def part_of(value: Any, part: Callable[[Any], object]) -> Any:
     """The arguments with each tensor, masked or dense, replaced by `part(tensor)`."""
     if isinstance(value, (MaskedData, Tensor)):
         return part(value)
@@ -171,7 +171,7 @@ def _variance(func: Rule, args: Any, kwargs: Any) -> Any:
 
 
 @_rule_for("std")
-def _deviation(func: Rule, args: Any, kwargs: Any) -> Any:
+def _deviation(func: Rule, args: object, kwargs: object) -> Any:
     found = _variance(func, args, kwargs)
     return found if found is NotImplemented else MaskedData(ops.sqrt(found.data), found.mask)
 

@@ -59,7 +59,7 @@ class SemiStructuredSparseTensor(EncodedTensor):
 
     @classmethod
     def _of(
-        cls, values: Any, metadata: Any, dim: int, size: Any, stride: Any, **how: Any
+        cls, values: Any, metadata: object, dim: int, size: object, stride: object, **how: object
     ) -> SemiStructuredSparseTensor:
         geometry: Any = {"dtype": values.dtype, "device": values.device}
         made: Any = Tensor._make_wrapper_subclass(cls, size, stride, **geometry)

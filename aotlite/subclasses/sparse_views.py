@@ -31,7 +31,7 @@ def _of(*ops: str) -> Callable[[Callable[..., Parts]], Callable[..., Parts]]:
 
 
 @_of("alias", "detach")
-def _same(x: Any, rest: Any, shape: Ints) -> Parts:
+def _same(x: Any, rest: object, shape: Ints) -> Parts:
     return rest, rest, x.sparse_dim
 
 

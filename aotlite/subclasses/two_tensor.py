@@ -45,7 +45,7 @@ class TwoTensor(Tensor):
 
     @classmethod
     def __tensor_unflatten__(
-        cls, inner: dict[str, Tensor], spec: None, outer_size: Any, outer_stride: Any
+        cls, inner: dict[str, Tensor], spec: None, outer_size: object, outer_stride: Any
     ) -> TwoTensor:
         made = cls(inner["a"], inner["b"])
         if made.meta.stride != outer_stride and made.meta.shape == outer_size:
@@ -64,7 +64,7 @@ class TwoTensor(Tensor):
         func: Callable[..., Any],
         types: Iterable[type],
         args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        kwargs: dict[str, object],
     ) -> Any:
         if not all(issubclass(kind, TwoTensor) for kind in types):
             return NotImplemented

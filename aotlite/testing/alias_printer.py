@@ -251,7 +251,7 @@ def _body_names(library: Engine, program: Program, values: list[object]) -> list
 
 
 def _all_named(
-    library: Engine, names: list[str], lines: list[str], values: list[Any]
+    library: Engine, names: list[str], lines: list[str], values: Sequence[object]
 ) -> Iterator[_Named]:
     for name, line, value in zip(names, lines, values, strict=False):
         if isinstance(value, library.tensor_type):
@@ -279,7 +279,7 @@ def _known(library: Engine, named: list[_Named]) -> list[_Named]:
     return [each for each in named if each.notes or id(each.tensor) in bases]
 
 
-def _of_interest(library: Engine, named: list[_Named], given: Sequence[Any]) -> list[_Named]:
+def _of_interest(library: Engine, named: list[_Named], given: Sequence[object]) -> list[_Named]:
     tensors = [value for value in given if isinstance(value, library.tensor_type)]
     memories = {library.storage_of(value) for value in tensors}
     return [each for each in named if library.storage_of(each.tensor) in memories]

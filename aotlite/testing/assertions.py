@@ -151,7 +151,7 @@ def _world_of(
     return observe(library, setting, body)
 
 
-def _given(made: Any) -> Inputs:
+def _given(made: object) -> Inputs:
     if isinstance(made, Inputs):
         return made
     return Inputs(made if isinstance(made, tuple) else (made,))

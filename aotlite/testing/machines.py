@@ -320,7 +320,7 @@ def _is_form(given: Any) -> bool:
 def run_machine(
     body: Any = None,
     *,
-    arguments: Sequence[Any] = (),
+    arguments: Sequence[object] = (),
     compile: Callable[..., Any] | None = None,
     on: str | Engine = "aotlite",
     atomic: bool = True,

@@ -128,7 +128,7 @@ class PairedSessions:
             values.append(self.do(step.op, *args, no_grad=step.no_grad))
         return values
 
-    def do(self, op: str, *args: Any, no_grad: bool = False) -> Any:
+    def do(self, op: str, *args: object, no_grad: bool = False) -> Any:
         """Runs an op of programs in both; returns the pair of its results, or a tuple of pairs.
 
         Returns None if it raises in both. Raises `Difference` if it raises in one.
@@ -178,7 +178,7 @@ class PairedSessions:
         self.live.clear()
         self._unseen_bases.clear()
 
-    def _called(self, function: Function, args: list[Any], grad: bool) -> tuple[Any, Any]:
+    def _called(self, function: Function, args: list[object], grad: bool) -> tuple[Any, Any]:
         with nullcontext() if grad else self.library.no_grad():
             return _outcome(function, *args)
 

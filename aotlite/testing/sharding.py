@@ -100,7 +100,7 @@ class RankTensor(Tensor):
 
     @classmethod
     def __tensor_dispatch__(
-        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, object]
     ) -> Any:
         op: Op = func.op  # type: ignore[attr-defined]
         ranks = [each.rank for each in op.operands(op.bind(args, kwargs)) if isinstance(each, cls)]

@@ -166,7 +166,7 @@ def _in_background(
     interpret = interpreted(program)
     patience = [PATIENCE]
 
-    def until_ready(arrays: list[Any]) -> Any:
+    def until_ready(arrays: list[object]) -> Any:
         if not job.done():
             sharing = InterpreterSchedule(job, patience[0])
 

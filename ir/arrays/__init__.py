@@ -75,7 +75,7 @@ class ArrayBackend(Protocol[BufferT]):
     ) -> Array:
         """The array over `buffer` with this geometry; it shares the buffer's memory."""
 
-    def copy(self, destination: Array, source: Any) -> None:
+    def copy(self, destination: Array, source: object) -> None:
         """Writes `source` (array, nested lists or number), broadcast and cast, to `destination`."""
 
     def adopt(self, result: Array, meta: ArrayGeometry) -> BufferT:

@@ -158,7 +158,7 @@ def threaded_kernel(schema: Schema, kernel: Kernel, effect: str) -> Kernel:
     return run
 
 
-def threaded_rule(schema: Schema, rule: Callable[..., Any]) -> Callable[..., Any]:
+def threaded_rule(schema: Schema, rule: Callable[..., object]) -> Callable[..., Any]:
     """The meta rule of the pure form: a token, then the results of the op's own rule."""
 
     def infer(token: TensorMeta, ordinal: int, *key: object) -> Any:
@@ -197,7 +197,7 @@ def _own(value: object) -> Any:
     return value
 
 
-def _given(found: Any, meta: TensorMeta) -> Any:
+def _given(found: object, meta: TensorMeta) -> Any:
     """A copy of a result, on its device."""
     arrays = meta.device.arrays
     buffer = copied(arrays, host_array(found), meta)

@@ -164,7 +164,7 @@ def _from_front(index: Size, size: Size) -> Size:
     return minimum(index, size)
 
 
-def settled(function: Callable[..., Any], *operands: object) -> Any:
+def settled(function: Callable[..., object], *operands: object) -> Any:
     """The result of a function of ints, or of tuples of ints; for symbols, that of their hints.
 
     Then "the function gives this result" is logged as an assumption.

@@ -132,7 +132,7 @@ class Builder:
         node = self.emit(op, tuple([_unwrap(value) for value in args]))
         return Results(self, node) if type(node.meta) is tuple else Proxy(self, node)
 
-    def finish(self, outputs: Iterable[Any], roles: Iterable[Role] | None = None) -> Graph:
+    def finish(self, outputs: Iterable[object], roles: Iterable[Role] | None = None) -> Graph:
         """The graph that returns these proxies, nodes, None or numbers."""
         values = [_unwrap(value) for value in outputs]
         roles = [Output(i) for i in range(len(values))] if roles is None else list(roles)

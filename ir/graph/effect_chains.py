@@ -224,7 +224,7 @@ def _next(graph: Graph, node: Node) -> Node | None:
     return taken[0] if len(taken) == 1 else None
 
 
-def watched(of: str, graph: Graph, run: Callable[..., Any]) -> Callable[..., Any]:
+def watched(of: str, graph: Graph, run: Callable[..., object]) -> Callable[..., Any]:
     """`run`, the compiled form of `graph`, with a check at run time that each effect of the graph
     happens once and in order; `run` itself if the graph has no effects."""
     expected: Expected = {}

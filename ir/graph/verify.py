@@ -6,6 +6,7 @@ numbered VER-1 to VER-8 and VER-16 (`specs/verify.md`). Each stage checks its ow
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
@@ -115,7 +116,7 @@ class _Check:
             self.fail(node, "VER-3", what)
         self._distinct("output", [(node, role) for role in node.role])
 
-    def _distinct(self, kind: str, pairs: list[tuple[Node, Any]]) -> None:
+    def _distinct(self, kind: str, pairs: Sequence[tuple[Node, object]]) -> None:
         seen = set()
         for node, role in pairs:
             if role is None:

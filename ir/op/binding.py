@@ -79,7 +79,7 @@ class Binder:
         return self._tensor_types.issuperset(map(type, args[0])) and _are_canonical(args[1:])
 
     def _bind_anew(
-        self, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, object]
     ) -> tuple[Any, ...]:
         bound = self.schema.bind(args, kwargs)
         if self._is_list_first and types and types[0] is tuple:

@@ -175,7 +175,7 @@ def composite(
     """
     parsed = None if schema is None else parse_schema(schema)
 
-    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+    def declare(function: Callable[..., object]) -> Callable[..., Any]:
         own = name or (function.__name__ if parsed is None else parsed.name)
         made = Composite(
             own,
@@ -259,7 +259,7 @@ def face_of(made: Composite) -> Callable[..., Any]:
 
 
 def described(
-    function: Callable[..., Any], name: str, doc: str | None, schema: Schema | None
+    function: Callable[..., object], name: str, doc: str | None, schema: Schema | None
 ) -> None:
     """Gives a generated function its name, its help text and its signature."""
     function.__name__ = function.__qualname__ = name

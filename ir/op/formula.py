@@ -78,7 +78,7 @@ class Vjp:
         return self.reads(Source.OPERAND, needed), self.reads(Source.RESULT, needed)
 
 
-def parse_vjp(schema: Schema, formulas: Mapping[str, Callable[..., Any]] | None) -> Vjp | None:
+def parse_vjp(schema: Schema, formulas: Mapping[str, Callable[..., object]] | None) -> Vjp | None:
     """The `Vjp` of formulas given by operand name; None for an op without gradient."""
     if formulas is None:
         return None
@@ -86,7 +86,7 @@ def parse_vjp(schema: Schema, formulas: Mapping[str, Callable[..., Any]] | None)
     return Vjp({positions[name]: _parse_formula(schema, f) for name, f in formulas.items()})
 
 
-def _parse_formula(schema: Schema, function: Callable[..., Any]) -> Formula:
+def _parse_formula(schema: Schema, function: Callable[..., object]) -> Formula:
     names = _formula_names(schema)
     optional = _optional_names(function)
     sources = []

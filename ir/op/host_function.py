@@ -38,7 +38,7 @@ class HostFunction:
 
 
 def host_function(
-    function: Callable[..., Any], call: Callable[..., Any] | None = None
+    function: Callable[..., object], call: Callable[..., object] | None = None
 ) -> HostFunction:
     """The `HostFunction` of a function: the same object as long as it is alive.
 

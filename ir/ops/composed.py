@@ -167,7 +167,7 @@ def _operand(xp: Any, value: Any) -> Any:
     return tuple([ArrayOperand(xp, each) for each in value]) if type(value) is tuple else value
 
 
-def map_operands(args: tuple[object, ...], function: Callable[[Any], Any]) -> tuple[Any, ...]:
+def map_operands(args: tuple[object, ...], function: Callable[[Any], object]) -> tuple[Any, ...]:
     """The arguments of an op with `function` of each operand, those of lists, too."""
     return tuple(
         [

@@ -371,7 +371,7 @@ def pure(
 def data_dependent(
     schema: str,
     *,
-    outline: Callable[..., Any],
+    outline: Callable[..., object],
     kernel: Callable[..., Results],
     vjp: Formulas,
     cost: Cost,
@@ -457,7 +457,7 @@ def _scatter_put(name: str) -> Callable[..., Operand]:
     return put
 
 
-def multi_view(schema: str, *, parts: Callable[..., Any], vjp: Formulas) -> MultiViewOp:
+def multi_view(schema: str, *, parts: Callable[..., object], vjp: Formulas) -> MultiViewOp:
     """Declares a multi-output view; `parts` gives the equal single view of each result."""
     parsed = schema_of(schema)
     op = MultiViewOp(parsed, parts, cost=Cost.VIEW, vjp=parse_vjp(parsed, vjp))

@@ -39,8 +39,8 @@ def effect(
     schema: str,
     *,
     effect: str,
-    meta: Callable[..., Any] | None,
-    kernel: Callable[..., Any],
+    meta: Callable[..., object] | None,
+    kernel: Callable[..., object],
     vjp: Formulas,
 ) -> EffectOp:
     """Declares an op with an effect of type `effect`, and its pure form.

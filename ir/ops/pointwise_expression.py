@@ -56,7 +56,7 @@ def expression_of(op: PureOp, result: DType, args: Sequence[Any], tensors: Seque
     return cast(value if type(value) is Scalar else number(value, wide), result)
 
 
-def expression_of_call(op: PureOp, result: DType, args: Sequence[Any]) -> Scalar | None:
+def expression_of_call(op: PureOp, result: DType, args: Sequence[object]) -> Scalar | None:
     """Returns one element of the result of a graph's call, where metas stand for tensors.
 
     The k-th tensor is parameter(k); numbers that are not known yet are parameters, too. None where
@@ -84,7 +84,7 @@ def _promoted(op: PureOp, args: Sequence[Any], tensors: Sequence[int]) -> DType:
     return dtypes.result_type(found)
 
 
-def _number(op: PureOp, i: int, value: Any, narrow: DType, wide: DType) -> Any:
+def _number(op: PureOp, i: int, value: object, narrow: DType, wide: DType) -> Any:
     """Returns a number rounded to the dtype in which the op's kernel holds it."""
     kind = type(value)
     if kind not in _KINDS:

@@ -68,7 +68,7 @@ def question(
     return unary(name, vjp=None, result=to_bool, refuses=refuses, inplace=inplace, **facts)
 
 
-def _completed(name: str, facts: dict[str, Any]) -> dict[str, Any]:
+def _completed(name: str, facts: dict[str, object]) -> dict[str, Any]:
     """The facts with the kernel and the scalar expression of this name, unless they say others."""
     if "element" not in facts:
         facts.setdefault("kernel", name)

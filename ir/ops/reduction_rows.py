@@ -192,7 +192,7 @@ def _combined(combiner: Monoid, elements: Terms, over: Over) -> dict[str, Any]:
             return cast(xp, sum_over(xp, a, axes, keepdims=keepdims), meta.dtype)
         return cast(xp, reducer(xp, name)(a, axis=axes, keepdims=keepdims), meta.dtype)
 
-    def loops(k: Loops, meta: TensorMeta, a: LoopTensor, *args: Any) -> Any:
+    def loops(k: Loops, meta: TensorMeta, a: LoopTensor, *args: object) -> Any:
         dims = over.dims(args, a.ndim)
         return total_loops(
             k, meta, a, dims, combiner, lambda x: elements.in_loops(k, x, meta.dtype)
@@ -208,7 +208,7 @@ def _combined(combiner: Monoid, elements: Terms, over: Over) -> dict[str, Any]:
 
 
 def plain_call(
-    name: str, over: Over, elements: Terms, meta: TensorMeta, self: TensorMeta, *args: Any
+    name: str, over: Over, elements: Terms, meta: TensorMeta, self: TensorMeta, *args: object
 ) -> Call | None:
     """The reduction as the array library's function; None of a long sum, which a kernel adds up in
     parts, and where a kernel casts."""
@@ -278,11 +278,11 @@ def scan(
         values = cast(xp, found, dtype)
         return (values, _leads(xp, a, found, dim)) if indexed else values
 
-    def namespaced(meta: TensorMeta, self: TensorMeta, dim: int, *_: Any) -> Call | None:
+    def namespaced(meta: TensorMeta, self: TensorMeta, dim: int, *_: object) -> Call | None:
         plain = VALUES.is_plain(meta, self) and bool(self.shape)
         return (str(function), {"axis": dim}) if plain else None
 
-    def loops(k: Loops, metas: Any, a: LoopTensor, dim: int, *_: Any) -> Any:
+    def loops(k: Loops, metas: object, a: LoopTensor, dim: int, *_: object) -> Any:
         return _scan_loops(k, metas, a, dim, combiner.name, parts, finish)
 
     return pure(

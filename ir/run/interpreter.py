@@ -110,7 +110,7 @@ class ArrayValue:
         return f"ArrayValue({meta_text(self.meta)}, start={self.start})"
 
 
-def array_value(source: Any, meta: TensorMeta) -> ArrayValue:
+def array_value(source: object, meta: TensorMeta) -> ArrayValue:
     """A copy of the array `source` in a new buffer, with the shape and strides of `meta`."""
     return ArrayValue(copied(meta.device.arrays, source, meta), meta)
 
@@ -149,7 +149,7 @@ def _moved(op: ViewOp, args: tuple[Any, ...]) -> int:
     return op.at(args, args[0].start) - int(args[0].start)
 
 
-def computed(op: PureOp | TokenOp, args: tuple[Any, ...], metas: Any) -> Any:
+def computed(op: PureOp | TokenOp, args: tuple[object, ...], metas: Any) -> Any:
     """The result of the op's kernel with this meta; a tuple of results for a tuple of metas."""
     arrays = (metas[0] if type(metas) is tuple else metas).device.arrays
     kernel = kernel_on(arrays, op.kernel)
@@ -160,7 +160,7 @@ def computed(op: PureOp | TokenOp, args: tuple[Any, ...], metas: Any) -> Any:
     return tuple([ArrayValue(meta.device.arrays.adopt(part, meta), meta) for part, meta in pairs])
 
 
-def _happened(op: EffectOp | TokenOp, args: tuple[Any, ...]) -> Any:
+def _happened(op: EffectOp | TokenOp, args: tuple[object, ...]) -> Any:
     """Runs an effect now, and returns its results (TOK-1)."""
     metas: Any = op.infer(args)
     result = op.kernel(library_of(op, args), metas, *[_array_of(value) for value in args])
@@ -169,7 +169,7 @@ def _happened(op: EffectOp | TokenOp, args: tuple[Any, ...]) -> Any:
     return tuple([array_value(part, meta) for part, meta in zip(result, metas, strict=True)])
 
 
-def _array_of(value: Any) -> Any:
+def _array_of(value: object) -> Any:
     if type(value) is ArrayValue:
         return value.array
     if type(value) is tuple:
@@ -257,14 +257,14 @@ class Interpreter:
         args: tuple[Any, ...] = map_nodes(node.args, self.env.__getitem__)
         return args
 
-    def placeholder(self, target: Any, args: tuple[Any, ...]) -> Any:
+    def placeholder(self, target: object, args: tuple[object, ...]) -> Any:
         """The next input."""
         value = self._inputs.pop()
         if not self._on_arrays:
             return value
         return _checked_input(value, self.node)
 
-    def get_attr(self, target: Constant, args: tuple[Any, ...]) -> Any:
+    def get_attr(self, target: Constant, args: tuple[object, ...]) -> Any:
         """The value of a constant."""
         return self._constant(target.value, self.node.meta)  # type: ignore[arg-type]
 
@@ -272,18 +272,18 @@ class Interpreter:
         """The result of an op. `getitem` indexes the tuple of results, for any kind of values."""
         return args[0][args[1]] if target is GETITEM else self._apply(target, args)
 
-    def output(self, target: Any, args: tuple[Any, ...]) -> Any:
+    def output(self, target: object, args: tuple[object, ...]) -> Any:
         """The result of `run`."""
         return _array_of(args[0]) if self._on_arrays else args[0]
 
 
-def run_graph(graph: Graph, *inputs: Any) -> tuple[Any, ...]:
+def run_graph(graph: Graph, *inputs: object) -> tuple[Any, ...]:
     """The outputs of a graph for these arrays, as arrays."""
     outputs: tuple[Any, ...] = Interpreter(graph).run(*inputs)
     return outputs
 
 
-def _unchanged(value: Any, meta: TensorMeta) -> Any:
+def _unchanged(value: object, meta: TensorMeta) -> Any:
     return value
 
 
@@ -307,7 +307,7 @@ def _checked_input(value: Any, node: Node) -> ArrayValue:
     return array_value(source, meta)
 
 
-def _check_state(node: Node, value: Any, source: Any) -> None:
+def _check_state(node: Node, value: object, source: Any) -> None:
     """Raises RngError for an invalid seed or offset: they are 0-d uint64, or ints (RNG-2)."""
     is_number = source is not value and source.dtype.kind in "iu"
     if source.shape or not (is_number or source.dtype == np.uint64):

@@ -63,6 +63,6 @@ class Transformer(Interpreter):
         """
         return super().call(target, args)
 
-    def output(self, target: Any, args: tuple[Any, ...]) -> Graph:
+    def output(self, target: object, args: tuple[Any, ...]) -> Graph:
         """The finished graph."""
         return self.builder.finish(args[0], self.graph.output_roles)

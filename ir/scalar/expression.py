@@ -157,7 +157,7 @@ class Affine:
 _SCALARS: WeakValueDictionary[tuple[Any, ...], Scalar] = WeakValueDictionary()
 
 
-def _intern(op: str, args: tuple[Any, ...], dtype: DType, key: Any = None) -> Scalar:
+def _intern(op: str, args: tuple[object, ...], dtype: DType, key: object = None) -> Scalar:
     key = (op, key or args, dtype)
     found = _SCALARS.get(key)
     return _SCALARS.setdefault(key, Scalar(op, args, dtype)) if found is None else found
@@ -256,7 +256,7 @@ def _with_number(dtype: DType, kind: type) -> DType:
     return dtypes.int64 if kind is int and dtype is dtypes.bool_ else dtype
 
 
-def number(value: Any, dtype: DType) -> Scalar:
+def number(value: object, dtype: DType) -> Scalar:
     """Returns a number as a scalar of a dtype. Raises OverflowError if the dtype does not hold it.
 
     >>> number(300, dtypes.uint8)

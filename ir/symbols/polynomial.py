@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 __all__ = [
     "Atom",
@@ -98,7 +98,7 @@ def multiply(a: Terms, b: Terms) -> dict[Monomial, int]:
     return result
 
 
-def evaluate(terms: Terms, value: Callable[[Any], int]) -> int:
+def evaluate(terms: Terms, value: Callable[[object], int]) -> int:
     """The value where each atom has `value(atom)`."""
     total = 0
     for monomial, c in terms.items():

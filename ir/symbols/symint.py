@@ -189,7 +189,7 @@ class SymInt:
         return self._hint
 
     # ------------------------------------------------------------------------------- arithmetic
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         if type(other) is SymInt:
             key = self.key + other.key
         elif type(other) is int:
@@ -204,7 +204,7 @@ class SymInt:
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: object) -> Any:
         if type(other) is SymInt:
             key = self.key - other.key
         elif type(other) is int:
@@ -217,10 +217,10 @@ class SymInt:
         same = found.right is other and found.left is self and found.function is subtract
         return found if same else self.table.met(key, subtract, self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return -self + other
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         if type(other) is SymInt:
             key = self.key * other.key
         elif type(other) is int:
@@ -244,30 +244,30 @@ class SymInt:
     def __abs__(self) -> Any:
         return self.table.call("max", self, -self)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: object) -> Any:
         return self._called("//", self, other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: object) -> Any:
         return self._called("//", other, self)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: object) -> Any:
         return self._called("%", self, other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: object) -> Any:
         return self._called("%", other, self)
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: object) -> Any:
         return self // other, self % other
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: object) -> Any:
         return other // self, other % self
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: object) -> Any:
         if isinstance(other, int) and other >= 0:
             return math.prod([self] * other)
         return self._called("**", self, other)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: object) -> Any:
         return self._called("**", other, self)
 
     def __lshift__(self, other: int) -> Any:
@@ -285,7 +285,7 @@ class SymInt:
             return plain(*[float(value) for value in (left, right)])
         return NotImplemented
 
-    def _otherwise(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
+    def _otherwise(self, function: Callable[[object, object], object], other: object) -> Any:
         if isinstance(other, bool):
             return function(self, int(other))
         return function(float(self), other) if isinstance(other, float) else NotImplemented
@@ -300,16 +300,16 @@ class SymInt:
     def __ne__(self, other: object) -> Any:
         return False if self is other else self._compared("!=", other)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: object) -> Any:
         return self._compared("<", other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: object) -> Any:
         return self._compared("<=", other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: object) -> Any:
         return self._compared(">", other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: object) -> Any:
         return self._compared(">=", other)
 
     def _compared(self, relation: str, other: Any) -> Any:
@@ -343,12 +343,12 @@ class SymInt:
     def __float__(self) -> float:
         return float(int(self))
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Any:
         if isinstance(other, SymInt):
             other = int(other)
         return int(self) / other if isinstance(other, (int, float)) else NotImplemented
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Any:
         return other / int(self) if isinstance(other, (int, float)) else NotImplemented
 
     def __floor__(self) -> SymInt:
@@ -369,7 +369,7 @@ class SymInt:
     def __copy__(self) -> SymInt:
         return self
 
-    def __deepcopy__(self, memo: Any) -> SymInt:
+    def __deepcopy__(self, memo: object) -> SymInt:
         return self
 
 

@@ -5,7 +5,7 @@ Ground floor. Each function imports sympy itself, since the import takes longer 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.ir.symbols.calls import Call
@@ -32,7 +32,7 @@ def quotient(dividend: Terms, divisor: Terms) -> dict[Monomial, int] | None:
     }
 
 
-def _polynomial(terms: Terms, atoms: list[Atom], names: list[Any]) -> Any:
+def _polynomial(terms: Terms, atoms: list[Atom], names: Sequence[object]) -> Any:
     import sympy
 
     powers = {tuple(map(monomial.count, atoms)): c for monomial, c in terms.items()}

@@ -52,7 +52,7 @@ def with_items(form: Form, put: Callable[[Item], object]) -> Form:
     return op, plan, _with_args(op, key, 0, put), _with(result, put), _with(saved, put)
 
 
-def _with_chain(chain: Any, put: Callable[[Item], Any]) -> object:
+def _with_chain(chain: Any, put: Callable[[Item], object]) -> object:
     return tuple([(op, _with_args(op, args, 1, put), put(meta)) for op, args, meta in chain])
 
 
@@ -65,7 +65,7 @@ def _with_args(
     return tuple([value if p.name in WHICH else _with(value, put) for p, value in pairs])
 
 
-def _with(value: Any, put: Callable[[Item], Any]) -> object:
+def _with(value: Any, put: Callable[[Item], object]) -> object:
     kind = type(value)
     if kind is TensorMeta or kind is int:
         return put(value)
@@ -184,7 +184,7 @@ def _column(samples: Sequence[Sequence[Item]], number: int, dim: int) -> Column:
     return tuple([items[number].shape[dim] for items in samples])
 
 
-def _product(column: Column, factors: Sequence[tuple[Column, Any]]) -> Any:
+def _product(column: Column, factors: Sequence[tuple[Column, object]]) -> Any:
     """The column as a constant times some of the factors; None if it is no such product."""
     if len(set(column)) == 1:
         return column[0]

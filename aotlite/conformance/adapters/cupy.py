@@ -95,5 +95,5 @@ class CuPy(Adapter):
     contiguous = lambda self, a: cupy.asarray(a, order="C")
     convert = lambda self, a: cupy.asarray(a)
 
-    def dlpack_to_numpy(self, a: Any) -> Any:
+    def dlpack_to_numpy(self, a: object) -> Any:
         raise Absent("memory of the host")

@@ -47,7 +47,7 @@ class Torch(TorchWords):
         torch._dynamo.reset()
         return torch.compile(function, backend="aot_eager")
 
-    def vjp(self, function: Callable[..., Any], arrays: list[Any], gradient: Any) -> Any:
+    def vjp(self, function: Callable[..., object], arrays: list[Any], gradient: object) -> Any:
         leaves = [a.detach().requires_grad_() for a in arrays]
         return torch.autograd.grad(function(*leaves), leaves, gradient)
 

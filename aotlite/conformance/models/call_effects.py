@@ -84,7 +84,7 @@ def _define(on: Adapter, body: Body, given: CallInputs) -> Callable[..., object]
     return tried(on, body, arguments)[0]
 
 
-def _call(on: Adapter, compiled: Any, given: CallInputs) -> ObservedCall:
+def _call(on: Adapter, compiled: object, given: CallInputs) -> ObservedCall:
     counts = _counts(library_of(on), given)
     result, error = _run(lambda on, *arrays: on.call(compiled, list(arrays)), on, given.arguments)
     return ObservedCall(given, counts, _results(result), error)
@@ -116,7 +116,7 @@ def _see(on: Adapter, plain: ObservedCall, compiled: ObservedCall, facets: Seque
         expect(*_difference(facet(caller, compiled), facet(library, plain)), what)
 
 
-def _difference(got: Any, expected: Any) -> tuple[object, object]:
+def _difference(got: object, expected: Any) -> tuple[object, object]:
     """Returns both values; of two dictionaries, the entries that differ."""
     if not isinstance(got, dict):
         return got, expected

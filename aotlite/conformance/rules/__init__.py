@@ -79,7 +79,7 @@ def rule(
     title: str,
     cases: Callable[[], Iterable[Any]] | Sequence[Any] = ((),),
     *,
-    smaller: Callable[[Any], Iterable[Any]] | None = None,
+    smaller: Callable[[Any], Iterable[object]] | None = None,
     choice: bool = False,
 ) -> Callable[[Check], Rule]:
     """Returns a decorator that makes a `Rule` of a check; the check's docstring is the claim.

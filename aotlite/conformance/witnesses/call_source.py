@@ -37,7 +37,7 @@ def along(dim: int, *key: object) -> tuple[Any, ...]:
 
 
 def spell(
-    name: str, method: Callable[..., Any], arguments: Mapping[str, str], result: str = ""
+    name: str, method: Callable[..., object], arguments: Mapping[str, str], result: str = ""
 ) -> tuple[list[str], str]:
     """Returns the lines of a call, and the expression of its result: '' if the lines name it.
 

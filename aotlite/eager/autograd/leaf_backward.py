@@ -64,7 +64,7 @@ def _alone(tensors: object, gradients: object) -> tuple[object, object]:
 
 
 def grad_single(
-    tensor: Any, gradient: Any, inputs: Any, *, retain: bool
+    tensor: object, gradient: object, inputs: Any, *, retain: bool
 ) -> Sequence[Tensor | None] | None:
     """The gradients of the inputs, by one node; None where the engine is needed."""
     one = single(tensor, gradient)

@@ -19,7 +19,7 @@ from aotlite.ir.op.host_function import host_function
 from aotlite.ir.ops.effects import HOST_CALLBACK, metas_of
 
 
-def callback(function: Callable[..., Any], *tensors: Tensor, results: Any = ()) -> Any:
+def callback(function: Callable[..., object], *tensors: Tensor, results: Any = ()) -> Any:
     """Calls `function` with copies of the tensors' values, as NumPy arrays on the host.
 
     `results` declares its results: a meta or its text, such as "f32[2, 3]", for one array, which is
@@ -66,7 +66,7 @@ def _text(result: object) -> str:
     )
 
 
-def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
+def on_host(function: Callable[..., object]) -> Callable[..., Any]:
     """The function as an effect calls it: in the same modes in eager and compiled code."""
 
     @wraps(function)

@@ -129,7 +129,7 @@ def _flat(array: np.ndarray, span: int) -> np.ndarray:
     return flat.view(np.uint8)
 
 
-def from_dlpack(x: Any, *, device: object = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(x: object, *, device: object = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of any object with `__dlpack__`; each sees the other's writes.
 
     `copy=True` copies; `device` moves the data. `copy=False` raises where a copy is needed.

@@ -246,7 +246,7 @@ def tell_apart(old: Storage, new: Storage) -> None:
         new.version = max(new.version + 1, old.version)
 
 
-def _recorded_window(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
+def _recorded_window(tensor: Tensor, source: Any, args: tuple[object, ...]) -> Tensor:
     if source is None:
         empty: Tensor = tensor.new_zeros((0,)).detach()
         return empty
@@ -258,7 +258,7 @@ def _recorded_window(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tens
     return window.as_strided(size, stride or layout.contiguous_strides(size), offset).detach()
 
 
-def _window_of(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
+def _window_of(tensor: Tensor, source: Any, args: tuple[object, ...]) -> Tensor:
     """A plain tensor with the requested geometry."""
     if source is None:
         meta = tensor_meta((0,), None, tensor.dtype, tensor.device)

@@ -25,7 +25,7 @@ from aotlite.ir.ops.random import forms
 
 def _drawn(
     name: str,
-    args: tuple[Any, ...],
+    args: tuple[object, ...],
     wishes: tuple[DType | type | None, Place],
     generator: Generator | None,
     requires_grad: builtins.bool,

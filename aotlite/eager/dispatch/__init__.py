@@ -61,12 +61,12 @@ from aotlite.ir.ops.structure import ResultOp
 from aotlite.ir.ops.views.view_ops import AS_STRIDED, HIDDEN_ALIAS
 
 
-def dispatch(op: Op, args: tuple[Any, ...]) -> Any:
+def dispatch(op: Op, args: tuple[object, ...]) -> Any:
     """The result of `op` on canonical arguments."""
     return _apply(None, op, args)
 
 
-def _apply(tensor: Tensor | None, op: Op, args: tuple[Any, ...]) -> Any:
+def _apply(tensor: Tensor | None, op: Op, args: tuple[object, ...]) -> Any:
     """`dispatch` as the method `Tensor._apply`, which nearly every call uses."""
     recorder = STATE.recorder
     handler = _HANDLERS[type(op)]
@@ -96,7 +96,7 @@ def _apply(tensor: Tensor | None, op: Op, args: tuple[Any, ...]) -> Any:
     return _apply(tensor, op, moved)
 
 
-def _admitted(op: Op, args: tuple[Any, ...], recorder: Recorder) -> Any:
+def _admitted(op: Op, args: tuple[object, ...], recorder: Recorder) -> Any:
     """The result in a capture, where some arguments may be tensors from outside."""
     result = _HANDLERS[type(op)](op, recorder.admit(args), recorder)
     # A write returns its first argument itself, which may be a tensor from outside.

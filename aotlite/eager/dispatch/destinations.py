@@ -6,8 +6,6 @@ The dispatcher calls them before anything is written. Rules: TEN-7, TEN-8. Spec:
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import no_data
 from aotlite.eager.base.tensor import Tensor
@@ -68,7 +66,7 @@ def _is_hidden_alias(other: Tensor, target: Tensor) -> bool:
     return other.storage.buffer is buffer
 
 
-def check_operand(name: str, target: Tensor, other: Tensor, call: tuple[Any, ...]) -> None:
+def check_operand(name: str, target: Tensor, other: Tensor, call: tuple[object, ...]) -> None:
     """Raises AliasError for an operand that overlaps the destination, but not exactly (TEN-7)."""
     if other.meta is target.meta and other.offset == target.offset:
         return

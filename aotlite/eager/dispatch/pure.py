@@ -93,7 +93,7 @@ def _run(op: PureOp, args: tuple[Any, ...], key: Any, meta: TensorMeta) -> Tenso
 
 
 def _computation(
-    op: PureOp, key: tuple[Any, ...], meta: TensorMeta
+    op: PureOp, key: tuple[object, ...], meta: TensorMeta
 ) -> tuple[Callable[..., Array], int | None]:
     """(the function on arrays for this key, how many of the arguments it takes or None for all).
     The function is the array library's own, or else the kernel."""
@@ -126,7 +126,7 @@ def link_result(
 
 
 def _pure_of_several(
-    op: PureOp, args: tuple[Any, ...], key: Any, metas: tuple[TensorMeta, ...]
+    op: PureOp, args: tuple[object, ...], key: Any, metas: tuple[TensorMeta, ...]
 ) -> tuple[Tensor, ...]:
     recorder = STATE.recorder
     if recorder is None:

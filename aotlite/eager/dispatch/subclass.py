@@ -264,7 +264,7 @@ def _multi_view(
 
 
 def _window(
-    op: Op, source: Tensor, out: Any, cls: type[Any], meta: TensorMeta, start: int
+    op: Op, source: Tensor, out: object, cls: type[Any], meta: TensorMeta, start: int
 ) -> Tensor:
     """A view of a wrapper: of the same class and storage, with views as its parts (SUB-17)."""
     out = checked(op, out, cls, meta)

@@ -8,7 +8,7 @@ measured by runs with random rounding errors. Rules: VER-9 to VER-15. Spec: `spe
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -178,7 +178,7 @@ class Drawing(Interpreter):
         self.advance += target.consumes(value.meta)
         return value
 
-    def output(self, target: Any, args: tuple[Any, ...]) -> Any:
+    def output(self, target: object, args: tuple[object, ...]) -> Any:
         """The values themselves: views stay views of a larger buffer."""
         return args[0]
 
@@ -204,7 +204,7 @@ class Noisy(Drawing):
             return value
         return tuple(map(self._noisy, value)) if type(value) is tuple else self._noisy(value)
 
-    def _noisy(self, value: Any) -> Any:
+    def _noisy(self, value: object) -> Any:
         if not isinstance(value, ArrayValue) or not value.meta.dtype.is_differentiable:
             return value
         meta = value.meta
@@ -260,7 +260,7 @@ def _outputs(
     return found | (run.effects.log if isinstance(run, Drawing) else {})
 
 
-def _hosts(values: dict[Role, Any]) -> Results:
+def _hosts(values: Mapping[Role, object]) -> Results:
     return {role: _host(value) for role, value in values.items()}
 
 

@@ -57,7 +57,7 @@ class FinalRngState:
     state: RngState
     phase: Phase
 
-    def consumed(self, absent: frozenset[Any] = frozenset()) -> int | None:
+    def consumed(self, absent: frozenset[object] = frozenset()) -> int | None:
         """The number of consumed offsets if the `absent` moments do not happen.
 
         None if the function sets the generator: the graph returns its state.

@@ -84,7 +84,7 @@ class RngTrace(RngState, Protocol):
     def outputs(self, phase: Phase) -> list[tuple[Role, Node | None]]:
         """Returns the outputs of the generator's final state, unless stage 6 counts it (RNG-3)."""
 
-    def begin_backward(self, now: Callable[[], Any] = ...) -> None:
+    def begin_backward(self, now: Callable[[], object] = ...) -> None:
         """Begins the recording of a backward; `now()` returns the present moment (RNG-5)."""
 
     def drop_backward(self) -> None:
@@ -99,7 +99,7 @@ class RngTrace(RngState, Protocol):
     def arrivals(self) -> tuple[frozenset[Result], ...]:
         """The sets of gradients on which draws of the backward depend."""
 
-    def flag(self, of: Any) -> Node:
+    def flag(self, of: object) -> Node:
         """The input that is true if a moment happens, or a gradient of these results arrives."""
 
 
@@ -175,7 +175,7 @@ class Trace(Recorder, Protocol):
     @property
     def wrapped(self) -> SubclassTrace: ...
 
-    def add_node(self, op: Op, args: tuple[Any, ...], meta: Any) -> Node:
+    def add_node(self, op: Op, args: tuple[object, ...], meta: object) -> Node:
         """Records a node, at the place of `origin` if that is set."""
 
     def drop_from(self, start: int) -> None:

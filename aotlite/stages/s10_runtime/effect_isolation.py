@@ -50,7 +50,7 @@ def run_call(
 
 
 def run_isolated(
-    run: Callable[[Any], Any], given: Any, storages: Sequence[Any], draws: bool, name: str
+    run: Callable[[Any], object], given: Any, storages: Sequence[Any], draws: bool, name: str
 ) -> Any:
     """The results of `run`. Raises TokenError if an effect has written a tensor that it reads.
 

@@ -231,7 +231,7 @@ def with_history(
     return found
 
 
-def _in_form(grad: Any, spec: Any, kind: type[Any], *, keeps_history: bool = False) -> Any:
+def _in_form(grad: object, spec: object, kind: type[object], *, keeps_history: bool = False) -> Any:
     """A gradient as its class converts it to another form; None if the class does not."""
     method = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
     mode = STATE.grad_mode

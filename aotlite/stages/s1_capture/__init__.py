@@ -141,7 +141,7 @@ def _result(recorder: CaptureRecorder, leaf: object, arguments: Sequence[object]
     return leaf
 
 
-def _graph(recorder: CaptureRecorder, results: list[Any], name: str) -> Graph:
+def _graph(recorder: CaptureRecorder, results: list[object], name: str) -> Graph:
     values = [r.value if isinstance(r, Tensor) else None for r in results]
     closing = output_node(values, [Output(i) for i in range(len(values))])
     inputs = (*recorder.placeholders, *recorder.streams.placeholders())

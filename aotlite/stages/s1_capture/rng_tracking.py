@@ -301,7 +301,7 @@ class RngTracker:
                 return (*self._made[key], 0)
         raise AssertionError("there is no other state")
 
-    def _one_of(self, of: Any, to: Any, other: Any) -> tuple[Any, Any]:
+    def _one_of(self, of: object, to: Any, other: Any) -> tuple[Any, Any]:
         seeds = [self._seed_value(place[0]) for place in (to, other)]
         offsets = [self._offset_value(*place[1:]) for place in (to, other)]
         return self._chosen(of, *seeds), self._chosen(of, *offsets)
@@ -309,7 +309,7 @@ class RngTracker:
     def _chosen(self, of: object, yes: Node, no: Node) -> Node:
         return self._add(WHERE, (self.flag(of), yes, no))
 
-    def flag(self, of: Any) -> Node:
+    def flag(self, of: object) -> Node:
         """The bool input of a moment, or of a set of results: does a gradient of one arrive?"""
         found = self.flags.get(of)
         if found is None:

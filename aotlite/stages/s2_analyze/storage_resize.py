@@ -7,7 +7,6 @@ memory that is returned, or read beside a later write, would show the difference
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
@@ -21,7 +20,7 @@ from aotlite.stages.shared.user_frames import describe
 def check_growths(
     growths: Sequence[StorageGrowth],
     nodes: Sequence[Node],
-    results: Sequence[Any],
+    results: Sequence[object],
     puts: Sequence[Node],
 ) -> None:
     """Raises where a value on the old memory is returned, or used while either memory is written.

@@ -113,7 +113,7 @@ def has_backward_effects(nodes: Iterable[Node]) -> bool:
 _LATE = (EffectOp, RandomOp)
 
 
-def has_observable_effects(recorder: Trace, start: int, late_inputs: Sequence[Any]) -> bool:
+def has_observable_effects(recorder: Trace, start: int, late_inputs: Sequence[object]) -> bool:
     """Whether a program can observe the backward, apart from its gradients (TOK-4, RNG-5).
 
     It has effects, draws, writes memory of the forward, or reads inputs that only it reaches.
@@ -159,7 +159,7 @@ def backward_effects(
     nodes: Sequence[Node],
     turns: Sequence[NodeVisit],
     results: Sequence[Result],
-    sinks: Mapping[TapeNode, Any],
+    sinks: Mapping[TapeNode, object],
     wrappers: Container[Node],
 ) -> tuple[BackwardEffect, ...]:
     """The effects among recorded nodes. `turns` are those of the run that recorded them, `results`
@@ -178,7 +178,7 @@ def backward_effects(
     return tuple(found)
 
 
-def _reached(start: TapeNode, sinks: Mapping[TapeNode, Any]) -> frozenset[Any]:
+def _reached(start: TapeNode, sinks: Mapping[TapeNode, object]) -> frozenset[Any]:
     """The inputs to which a tape node leads; that of a sink itself."""
     found: set[Any] = set()
     seen = {start}

@@ -87,7 +87,7 @@ def unwrap_joint(
     return unwrap(primals), unwrap(tangents, sizes=False)
 
 
-def _unwrap(value: Any, flat: list[Any], *, sizes: bool) -> None:
+def _unwrap(value: Any, flat: list[object], *, sizes: bool) -> None:
     if not is_wrapper(value):
         flat.append(value)
         return

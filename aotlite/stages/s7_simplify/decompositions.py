@@ -195,7 +195,7 @@ class _Expander(Builder):
             self.open.pop()
 
     # --- results
-    def _fitted(self, op: Op, args: Any, result: Any, start: int) -> Any:
+    def _fitted(self, op: Op, args: Any, result: object, start: int) -> Any:
         """The results, checked; copied if strides differ or memory is shared (DEC-4, DEC-5)."""
         expected = op.infer(args)
         metas = expected if type(expected) is tuple else (expected,)

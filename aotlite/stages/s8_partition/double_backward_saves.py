@@ -78,7 +78,7 @@ def with_double_backward_saves(
     unsimplified: Graph,
     numbering: ValueNumbering,
     given: Mapping[Role, int],
-    requires: Callable[[Any], bool],
+    requires: Callable[[object], bool],
     exported: Container[object] = (),
     *,
     reads: Reads,
@@ -133,7 +133,7 @@ def _halves(graph: Graph) -> tuple[Graph, list[Node]]:
 
 
 def _read_by_derivatives(
-    graph: Graph, met: Sequence[Node], reads: Reads, requires: Callable[[Any], bool]
+    graph: Graph, met: Sequence[Node], reads: Reads, requires: Callable[[object], bool]
 ) -> list[Node]:
     """The values that the backward and its derivatives read; `met` are those of the backward.
 
@@ -272,7 +272,7 @@ def _comes_of_effect(node: Node) -> bool:
     return node.target is GETITEM and node.args[1] > 0 and is_effect(node.args[0])
 
 
-def _differentiable(forward: Graph, requires: Callable[[Any], bool]) -> set[Node]:
+def _differentiable(forward: Graph, requires: Callable[[object], bool]) -> set[Node]:
     found: set[Node] = set()
     for node in forward.nodes:
         if node.op == "placeholder":
@@ -285,7 +285,7 @@ def _differentiable(forward: Graph, requires: Callable[[Any], bool]) -> set[Node
     return found
 
 
-def _may_require(node: Node, requires: Callable[[Any], bool]) -> bool:
+def _may_require(node: Node, requires: Callable[[object], bool]) -> bool:
     role = node.role
     if not node.dtype.is_differentiable:
         return False

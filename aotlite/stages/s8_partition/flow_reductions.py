@@ -354,7 +354,7 @@ class _Contracted:
         self.work += (vertex, origin)
 
 
-def _decisive(near: Mapping[Vertex, Any], end: Vertex) -> Vertex | None:
+def _decisive(near: Mapping[Vertex, object], end: Vertex) -> Vertex | None:
     """The neighbor to compare with: an end of the network, or the only neighbor."""
     if end in near:
         return end

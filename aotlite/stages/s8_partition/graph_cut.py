@@ -127,7 +127,7 @@ def _forward_nodes(indexed: IndexedGraph, saved: list[int]) -> Iterator[Node]:
             yield node
 
 
-def _owners(results: Sequence[tuple[Role, Any]]) -> dict[Node, Any]:
+def _owners(results: Sequence[tuple[Role, object]]) -> dict[Node, Any]:
     """The results, by the node that made their memory; new values of arguments are copied later."""
     owners: dict[Node, Any] = {}
     for role, value in results:

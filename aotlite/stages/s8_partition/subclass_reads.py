@@ -53,7 +53,7 @@ class InputReads:
         return {role for role, group in self._inputs.items() if group in read}
 
 
-def _whole(role: Any) -> set[Any]:
+def _whole(role: object) -> set[Any]:
     """The role of an input, and of the wrappers that it is a part of."""
     return {role, *_whole(role.of)} if isinstance(role, Part) else {role}
 
@@ -91,7 +91,7 @@ class _Memory:
             key = self._above[key]
         return key
 
-    def _join(self, one: Any, other: Any) -> None:
+    def _join(self, one: object, other: object) -> None:
         one, other = self._find(one), self._find(other)
         if one != other:
             self._above[one] = other
@@ -100,7 +100,7 @@ class _Memory:
         """The representative of the group of a value."""
         return self._find(self._key(node))
 
-    def flow(self, requires: Set[Any]) -> None:
+    def flow(self, requires: Set[object]) -> None:
         """Marks the values that may require grad, if inputs of these roles do."""
         found = self.differentiable
         found.update(n for n in self.graph.placeholders if _whole(n.role) & requires)
@@ -128,7 +128,7 @@ class _Memory:
         for part in inner_tensors(wrapper).values():
             yield from self._dense(part.value) if type(part.value) is Node else (node,)
 
-    def behind(self, groups: set[Any]) -> set[Role]:
+    def behind(self, groups: set[object]) -> set[Role]:
         """The groups that these depend on, themselves among them."""
         return _reached(groups, self._from)
 

@@ -246,7 +246,7 @@ def _wrong(graph: Graph, what: str, got: Sequence[Any], expected: Sequence[Any])
     )
 
 
-def _listed(roles: Sequence[Any]) -> str:
+def _listed(roles: Sequence[object]) -> str:
     return ", ".join(map(str, roles)) or "none"
 
 

@@ -97,7 +97,7 @@ class ValueNumbering:
         meta: TensorMeta = node.meta  # type: ignore[assignment]
         return self._number(("input", node.role, meta.as_contiguous()))
 
-    def _number(self, key: Any) -> int:
+    def _number(self, key: object) -> int:
         return self._table.setdefault(key, len(self._table) + 1)
 
     def _called(self, node: Node, numbers: dict[Node, int]) -> int:

@@ -124,8 +124,8 @@ class ndarray:
         self,
         *,
         stream: Any = None,
-        max_version: Any = None,
-        dl_device: Any = None,
+        max_version: object = None,
+        dl_device: object = None,
         copy: object = None,
     ) -> Any:
         if dl_device == (1, 0):
@@ -244,12 +244,12 @@ class ndarray:
         with np.errstate(all="ignore"):
             return fresh(self._held.astype(dtype, order=order))
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: object) -> None:
         self.refuse_float8("fill")
         self._held.fill(unsigned(value) if self.flags.c_contiguous else value)
 
     # --- items
-    def __getitem__(self, index: Any) -> ndarray:
+    def __getitem__(self, index: object) -> ndarray:
         key, moves = self._key(index)
         found = self._held[key]
         if moves:
@@ -258,7 +258,7 @@ class ndarray:
             return fresh(found)
         return self._view(found if isinstance(found, np.ndarray) else self._held[(*key, ...)])
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         self.check_here()
         self.refuse_float8("setitem")
         if isinstance(value, ndarray):
@@ -275,7 +275,7 @@ class ndarray:
         with np.errstate(all="ignore"):
             self._held[self._key(index)[0]] = value
 
-    def _check_apart(self, index: Any, value: ndarray) -> None:
+    def _check_apart(self, index: object, value: ndarray) -> None:
         """CuPy copies equal layouts as bytes, without a check for overlap."""
         key, moves = self._key(index)
         there: Any = self._held[key]

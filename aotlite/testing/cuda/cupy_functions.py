@@ -48,7 +48,7 @@ def table() -> dict[str, Any]:
 
 
 # ----------------------------------------------------------------------------------- arguments
-def _bare(value: Any, name: str) -> Any:
+def _bare(value: object, name: str) -> Any:
     """An argument with NumPy's arrays for the emulated ones."""
     if isinstance(value, ndarray):
         value.check_here()
@@ -62,7 +62,7 @@ def _bare(value: Any, name: str) -> Any:
     return value
 
 
-def _wrapped(value: Any, given: list[ndarray]) -> Any:
+def _wrapped(value: object, given: list[ndarray]) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple([_wrapped(item, given) for item in value])
     if isinstance(value, np.generic):
@@ -83,7 +83,7 @@ def _arrays_in(value: object) -> list[ndarray]:
     return []
 
 
-def _function(name: str, own: Callable[..., Any], parameters: str) -> Callable[..., Any]:
+def _function(name: str, own: Callable[..., object], parameters: str) -> Callable[..., Any]:
     """A function with CuPy's parameters, and NumPy's values."""
     scope: dict[str, Any] = {}
     exec(f"def taken({parameters}): return locals()", {"inf": np.inf}, scope)
@@ -225,7 +225,7 @@ class ufunc:
         raise TypeError(f"Wrong type ({kinds}) of arguments for {self.name}")
 
     def accumulate(
-        self, array: ndarray, axis: int = 0, dtype: Any = None, out: object = None
+        self, array: ndarray, axis: int = 0, dtype: object = None, out: object = None
     ) -> Any:
         """For sums and products alone."""
         if self.name not in ("cupy_add", "cupy_multiply"):
@@ -233,7 +233,7 @@ class ufunc:
         own: Any = self._own
         return fresh(own.accumulate(array._held, axis, dtype))
 
-    def at(self, a: ndarray, indices: Any, b: Any = None) -> None:
+    def at(self, a: ndarray, indices: object, b: object = None) -> None:
         """For the dtypes alone for which CuPy has atomic operations."""
         if self._at is None:
             raise NotImplementedError(f"`{self.name}.at` is not supported yet")
@@ -353,12 +353,12 @@ def _where(condition: object, x: object = None, y: object = None) -> object:
     return _chosen(condition.astype(bool, copy=False), x, y)
 
 
-def _chosen(*operands: Any) -> Any:
+def _chosen(*operands: object) -> Any:
     chosen = ufunc("where", np.where, table()["_where"]["types"], None)
     return chosen(*operands)
 
 
-def _clip(a: Any, a_min: Any, a_max: Any, out: Any = None) -> Any:
+def _clip(a: object, a_min: object, a_max: object, out: object = None) -> Any:
     if a_min is None or a_max is None:
         raise EmulationError("cupy.clip: a bound is None")
     return ufunc("clip", _clipped, table()["_clip"]["types"], None)(a, a_min, a_max, out=out)
@@ -397,7 +397,7 @@ def module() -> Any:
     return made
 
 
-def _from_dlpack(array: Any, *, device: Any = None, copy: object = None) -> object:
+def _from_dlpack(array: Any, *, device: object = None, copy: object = None) -> object:
     """An array on the memory of another library's array; the producer gets the current stream."""
     kind, _ = array.__dlpack_device__()
     if kind != _CUDA:

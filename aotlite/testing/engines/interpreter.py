@@ -17,7 +17,7 @@ Watch = Callable[[Step, list[Any], Any], None]
 
 
 def run_steps(
-    library: Engine, steps: Sequence[Step], values: list[Any], watch: Watch | None = None
+    library: Engine, steps: Sequence[Step], values: list[object], watch: Watch | None = None
 ) -> None:
     """Runs steps and appends the value of each; calls `watch(step, args, result)` after each."""
     for step in steps:

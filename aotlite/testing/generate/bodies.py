@@ -76,7 +76,7 @@ class Draft:
             self.names.setdefault(id(part), f"{place}.{i}" if made is not part else place)
         return parts
 
-    def name(self, arg: Any) -> Any:
+    def name(self, arg: object) -> Any:
         if isinstance(arg, (list, tuple)):
             return tuple(self.name(item) for item in arg)
         return self.names[id(arg)] if isinstance(arg, self.limits.library.tensor_type) else arg

@@ -22,7 +22,7 @@ MOVE = frozenset(("copy_", "setitem", "index_put_"))
 """The ops that cast their last argument if its dtype differs."""
 
 
-def stays_exact(library: Engine, op: str, args: Sequence[Any]) -> bool:
+def stays_exact(library: Engine, op: str, args: Sequence[object]) -> bool:
     """Whether a step computes with and casts exact numbers alone, and its results are small."""
     if op in COMPUTING:
         return _computes_exactly(op, [_array(library, arg) for arg in args])
@@ -41,7 +41,7 @@ def _computes_exactly(op: str, arrays: list[np.ndarray]) -> bool:
     return are_exact(floats) and _made(op, floats) < 2.0**room
 
 
-def _array(library: Engine, arg: Any) -> np.ndarray:
+def _array(library: Engine, arg: object) -> np.ndarray:
     """The numbers of a tensor as a flat array; a number as a 0-d array."""
     if isinstance(arg, library.tensor_type):
         return array_of(library.bytes_of(arg.detach()), str(arg.dtype))

@@ -73,7 +73,7 @@ KINDS = {
 """Dtype -> the dtype of the numbers in its memory; complex numbers are pairs of floats."""
 
 
-def tensors_in(library: Engine, values: Sequence[Any]) -> Iterator[Any]:
+def tensors_in(library: Engine, values: Sequence[object]) -> Iterator[Any]:
     """The tensors among the values, and in their tuples and lists."""
     for value in values:
         if isinstance(value, (tuple, list)):

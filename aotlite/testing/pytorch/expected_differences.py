@@ -259,7 +259,7 @@ class Mended(TorchEngine):
         is_source = isinstance(value, self.tensor_type) and value is not target
         return value.detach() if is_source and value.requires_grad else value
 
-    def _elsewhere(self, name: Any, target: EngineTensor, values: list[Any]) -> Any:
+    def _elsewhere(self, name: Any, target: EngineTensor, values: list[object]) -> Any:
         """The name of a copy of an operand, if it has the target's address; else its name."""
         operand = resolved(name, values)
         if not isinstance(operand, self.tensor_type) or operand is target:
@@ -297,7 +297,7 @@ class Mended(TorchEngine):
         if any(size > 1 and stride == 0 for size, stride in sizes):
             raise RuntimeError("IDX-8")
 
-    def _look(self, values: list[Any]) -> None:
+    def _look(self, values: list[object]) -> None:
         for value in values:
             for tensor in value if isinstance(value, (tuple, list)) else (value,):
                 if isinstance(tensor, self.tensor_type):

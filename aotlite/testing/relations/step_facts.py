@@ -6,7 +6,7 @@ Place: `aotlite.testing.relations`, below the relations, which apply by these fa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -145,7 +145,7 @@ def trace(library: Engine, program: Program, number: int) -> Trace | None:
 
 
 def _traced(
-    library: Engine, program: Program, call: Call, setup: list[Any], args: list[Any]
+    library: Engine, program: Program, call: Call, setup: Sequence[object], args: list[object]
 ) -> Trace:
     watcher = Watcher(library, args, grad=call.grad)
     look = _looker(library, watcher)

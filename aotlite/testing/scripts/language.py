@@ -73,7 +73,7 @@ class Language:
         """Returns the comment behind a statement."""
         return ""
 
-    def inplace(self, op: str, args: Sequence[Any]) -> str:
+    def inplace(self, op: str, args: Sequence[object]) -> str:
         """The statement of an op that returns its first operand."""
         return self.expression(op, args)
 

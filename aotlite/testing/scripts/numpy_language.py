@@ -101,7 +101,7 @@ class NumPyLanguage(Language):
         self.used.update(dict.fromkeys([*needed, name]))
         return f"{name}({', '.join(map(text_of, args))})"
 
-    def inplace(self, op: str, args: Sequence[Any]) -> str:
+    def inplace(self, op: str, args: Sequence[object]) -> str:
         """The statement of an in-place op; a change of geometry binds the name to a view."""
         target = args[0]
         if op in NO_MEANING:

@@ -130,7 +130,7 @@ def _checked(
     return Checked(subject.name, tuple(chosen), cases, refused=tuple(sorted(refused)))
 
 
-def _kind(subject: Any, meaning: Any, stored: Any, holds: Any, tolerance: float) -> SubclassKind:
+def _kind(subject: object, meaning: Any, stored: Any, holds: Any, tolerance: float) -> SubclassKind:
     if isinstance(subject, SubclassKind):
         return subject
     shipped = next((each for each in SHIPPED if each.cls is subject), None)

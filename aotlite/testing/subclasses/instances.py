@@ -117,11 +117,11 @@ def _others(wrapper: Tensor, function: WrapperFunction) -> list[Tensor]:
     return [dense] * (function.count - 1)
 
 
-def _owned(world: Any) -> Any:
+def _owned(world: object) -> Any:
     return world.detach().clone() if isinstance(world, Tensor) else world
 
 
-def _dense(worlds: list[Any]) -> list[Any]:
+def _dense(worlds: list[object]) -> list[Any]:
     return [each for each in worlds if isinstance(each, Tensor)]
 
 

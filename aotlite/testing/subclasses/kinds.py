@@ -97,7 +97,7 @@ class Meanings:
         """Returns the number of worlds of the operands of one op."""
         return max([len(self.worlds(value)) for value in values], default=1)
 
-    def stored(self, wrapper: object, value: Any) -> Any:
+    def stored(self, wrapper: object, value: object) -> Any:
         """Returns a value of one world after it is written to a wrapper of one world."""
         if not is_wrapper(wrapper):
             return value

@@ -75,7 +75,7 @@ def _check_one(what: str, got: object, wanted: object, tolerance: float) -> None
         raise broken(f"{what} is {got!r}, expected {wanted!r}")
 
 
-def _check_masked(what: str, got: Any, wanted: Any, tolerance: float) -> None:
+def _check_masked(what: str, got: object, wanted: object, tolerance: float) -> None:
     if not (isinstance(wanted, MaskedModel) and isinstance(got, MaskedModel)):
         kinds = [type(each).__name__ for each in (got, wanted)]
         raise broken(f"{what} is a {kinds[0]}, expected a {kinds[1]}")
@@ -125,7 +125,7 @@ def cotangent(out: Any, seed: int) -> Any:
     return al.tensor(numbers.reshape(tuple(out.shape)), dtype=out.dtype)
 
 
-def modeled_gradients(name: str, args: Any, kwargs: Any) -> list[Any]:
+def modeled_gradients(name: str, args: object, kwargs: object) -> list[Any]:
     """Gradients for the leaves among dense arguments and models, in order."""
     leaves = [each.data if isinstance(each, MaskedModel) else each for each in _leaves(args)]
     wanted = [each for each in leaves if each.requires_grad]
@@ -141,7 +141,7 @@ def _leaves(value: object) -> list[Any]:
     return [each for each in flat(value) if isinstance(each, (MaskedModel, Tensor))]
 
 
-def leaf_in(value: Any, number: int, meanings: Meanings) -> Any:
+def leaf_in(value: object, number: int, meanings: Meanings) -> Any:
     """Arguments in a world as leaves, with their `requires_grad`."""
     if isinstance(value, (tuple, list)):
         return tuple([leaf_in(each, number, meanings) for each in value])

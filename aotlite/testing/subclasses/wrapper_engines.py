@@ -49,7 +49,7 @@ class Wrapped(AotliteEngine):
         self.signed = signed
         """Whether the signs of zeros are compared."""
 
-    def make(self, values: list[Any], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
+    def make(self, values: list[object], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
         dense = super().make(values, shape, dtype, grad=False)
         try:
             made = self.make_of(dense)
@@ -112,7 +112,7 @@ class Meant(Wrapped):
         self.tensor_type = (al.Tensor, Model)  # type: ignore[assignment]
         self.models: dict[int, Model] = {}
 
-    def make(self, values: list[Any], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
+    def make(self, values: list[object], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
         made = super().make(values, shape, dtype, grad=False)
         worlds = self.meanings.worlds(made)
         found = worlds[self.world if len(worlds) > 1 else 0]
@@ -182,7 +182,7 @@ class Meant(Wrapped):
         target.data.copy_(al.where(mask, value, target.data))
         return target
 
-    def _probe(self, op: str, args: Sequence[Any]) -> None:
+    def _probe(self, op: str, args: Sequence[object]) -> None:
         """Raises the error of the op on dense tensors: a lower kind, or partial overlap."""
         target, others = data_of(args[0]), data_of(list(args[1:]))
         with al.no_grad():
@@ -244,7 +244,7 @@ def _laid(mask: Tensor, data: Tensor) -> Tensor:
     return al.ops.restride(mask, data.stride())
 
 
-def _apart(value: Any, target: Any) -> Any:
+def _apart(value: object, target: Any) -> Any:
     """A copy of a value on the target's storage; any other value as it is."""
     if isinstance(value, MaskedModel) and value.data.storage is target.data.storage:
         return MaskedModel(value.data.clone(), value.mask)

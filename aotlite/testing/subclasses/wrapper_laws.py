@@ -211,7 +211,7 @@ def _differentiates_the_meaning(subject: TriedWrapper, op: Op, given: Arguments)
         _check_gradient(subject, f"the gradient of leaf {k}", grad, [world[k] for world in each])
 
 
-def _check_gradient(subject: TriedWrapper, what: str, found: Any, wanted: list[Any]) -> None:
+def _check_gradient(subject: TriedWrapper, what: str, found: Any, wanted: list[object]) -> None:
     """Compares a gradient with the wanted ones; None equals zeros."""
     if found is None or any(each is None for each in wanted):
         for each in [found, *wanted]:

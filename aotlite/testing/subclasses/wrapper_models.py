@@ -58,7 +58,7 @@ def _floats(x: Tensor) -> Tensor:
     return x
 
 
-def _quantized(dtype: DType, scale: Any, zero: int | None = None) -> Make:
+def _quantized(dtype: DType, scale: object, zero: int | None = None) -> Make:
     def make(x: Tensor) -> Tensor:
         by = al.tensor(scale, dtype=_floats(x).dtype)
         zeros = None if zero is None else al.tensor(zero, dtype=al.int8)

@@ -142,7 +142,7 @@ def _is_fit(program: Program, making: Making) -> bool:
         return _has_wrapper(program, making)
     kept: list[bool] = []
 
-    def watch(step: Any, args: list[object], result: Any) -> None:
+    def watch(step: Any, args: list[object], result: object) -> None:
         if _writes(step.op):
             dense = result.filled() if isinstance(result, MaskedModel) else result
             kept.append(_may(making, step.op) and (making.holds is None or making.holds(dense)))

@@ -81,7 +81,7 @@ class Signature:
     getting it back from a busy thread takes milliseconds."""
 
 
-def launcher(run: Any, signature: Signature) -> Launch:
+def launcher(run: object, signature: Signature) -> Launch:
     """Returns a function that runs a compiled graph. Threads may call it at the same time.
 
     `run` is the C function `int run(void **slots, const al_runtime *runtime)`, as a

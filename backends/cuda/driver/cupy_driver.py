@@ -82,7 +82,7 @@ class CupyDriver:
         current, index = self.runtime.getDevice, self.index
         return lambda: threads.has_context and current() == index
 
-    def guarded(self, function: Callable[..., Any], *args: object) -> Any:
+    def guarded(self, function: Callable[..., object], *args: object) -> Any:
         with self.cupy.cuda.Device(self.index):
             if not self._threads.has_context:
                 # The runtime makes a thread's context at its first call. A launch goes to the
@@ -176,7 +176,7 @@ class CupyDriver:
 
     # --- graphs
     def capture(
-        self, work: Callable[[], Any], products: tuple[int, int] | None = None
+        self, work: Callable[[], object], products: tuple[int, int] | None = None
     ) -> CupyGraph:
         # CUDA cannot capture the default stream, nor one that waits for it.
         stream = self.guarded(partial(self.cupy.cuda.Stream, non_blocking=True))
@@ -188,7 +188,7 @@ class CupyDriver:
             raise
 
 
-def _captured(stream: Any, work: Callable[[], Any]) -> Any:
+def _captured(stream: Any, work: Callable[[], object]) -> Any:
     """Returns CuPy's graph of the work on a stream."""
     with stream:
         stream.begin_capture()

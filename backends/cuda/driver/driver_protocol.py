@@ -61,7 +61,7 @@ class Driver(Protocol):
     def explain(self, error: BaseException) -> None:
         """Raises a DeviceError for an error of the device; returns for other errors."""
 
-    def guarded(self, function: Callable[..., Any], *args: object) -> Any:
+    def guarded(self, function: Callable[..., object], *args: object) -> Any:
         """Returns function(*args), called while this device is the current one."""
 
     def synchronize(self) -> None:
@@ -88,7 +88,7 @@ class Driver(Protocol):
         """Returns the launcher of a matrix product by the vendor's library."""
 
     def capture(
-        self, work: Callable[[], Any], products: tuple[int, int] | None = None
+        self, work: Callable[[], object], products: tuple[int, int] | None = None
     ) -> DeviceGraph:
         """Returns the launches of `work`, recorded and not run. Another stream is current inside.
 

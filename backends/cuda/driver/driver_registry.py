@@ -20,7 +20,7 @@ _registered: list[tuple[Any, Callable[[Any], Driver]]] = []
 """(array library, maker of drivers for its devices); libraries as in `CupyArrays.cupy`."""
 
 
-def register(library: object, driver: Callable[[Any], Driver]) -> None:
+def register(library: object, driver: Callable[[object], Driver]) -> None:
     """Registers `driver(arrays)` as the maker of drivers for devices with arrays of `library`."""
     _registered.append((library, driver))
 

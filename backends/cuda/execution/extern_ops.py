@@ -21,7 +21,7 @@ def extern(step: Extern, arrays: ArrayBackend) -> Callable[[Sequence[Window]], N
     def run(windows: Sequence[Window]) -> None:
         given = iter(windows[:count])
 
-        def argument(value: Any) -> Any:
+        def argument(value: object) -> Any:
             if type(value) is Placed:
                 return _array(arrays, value, next(given))
             if type(value) is tuple and value and type(value[0]) is Placed:

@@ -184,7 +184,7 @@ def _is_upload(node: Node) -> bool:
     return node.target is TO_DEVICE and _device(node.args[0]) is CPU and _device(node) is not CPU
 
 
-def run_of(graph: Graph, compile_device: Callable[[Graph], Any]) -> Any:
+def run_of(graph: Graph, compile_device: Callable[[Graph], object]) -> Any:
     """Returns the callable of a graph; `compile_device` compiles its part on the device."""
     parts = parts_of(graph)
     if parts is None:

@@ -283,7 +283,7 @@ def _matrix(window: MatrixWindow, step: Gemm, shape: tuple[int, int], memory: Me
 def run_extern(step: Extern, memory: Memory) -> None:
     """Runs an op by its own kernel."""
 
-    def array(value: Any) -> Any:
+    def array(value: object) -> Any:
         if type(value) is Placed:
             meta = value.meta
             return strided(memory[value.buffer], value.start, meta.shape, meta.stride)

@@ -88,7 +88,7 @@ class AxisIndex:
     def __ge__(self, other: object) -> Scalar:
         return _negative(other - self - 1)
 
-    def equals(self, other: Any) -> Scalar:
+    def equals(self, other: object) -> Scalar:
         """Returns whether both are the same position, as a Scalar. `==` compares the objects."""
         return _zero(self - other)
 

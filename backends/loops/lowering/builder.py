@@ -26,7 +26,7 @@ class ProgramBuilder:
         self.checks: dict[Any, int] = {}
         """For each check of an index the number of steps up to it, so that it is made once."""
 
-    def buffer(self, dtype: DType, size: int, kind: BufferKind, value: Any = None) -> int:
+    def buffer(self, dtype: DType, size: int, kind: BufferKind, value: object = None) -> int:
         """Adds a buffer and returns its number."""
         number = len(self.buffers)
         self.buffers.append(ProgramBuffer(number, dtype, size, kind, value=value))

@@ -40,7 +40,7 @@ class _Matrix:
         return MatrixWindow(placed.buffer, placed.start, tuple(self.batch), self.row, self.column)
 
 
-def gemm(k: Any, out: Any, a: Any, b: Any) -> None:
+def gemm(k: Any, out: Any, a: object, b: object) -> None:
     """Adds the step out = a b, in the dtype of `out`, which is float32 or float64."""
     shape, n = list(out.shape[:-2]), out.shape[-1]
     if 0 in out.shape:
@@ -130,7 +130,7 @@ def _drop(shape: list[int], axis: int, parts: Sequence[_Matrix]) -> None:
         del part.batch[axis]
 
 
-def product(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> Any:
+def product(k: Any, meta: Any, a: Any, b: object, formed: DType) -> Any:
     """Returns the product (*batch, m, k) (*batch, k, n) -> (*batch, m, n), accumulated in `formed`
     and cast to the result's dtype.
 
@@ -154,12 +154,12 @@ def product(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> Any:
 def _summed(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> Any:
     inner = a.shape[-1]
 
-    def term(i: Any, j: Any) -> Any:
+    def term(i: Any, j: object) -> Any:
         *batch, row, column = i
         left, right = a.at((*batch, row, j)), b.at((*batch, j, column))
         return k.cast(left, formed) * k.cast(right, formed)
 
-    def rounded(total: Any) -> Any:
+    def rounded(total: object) -> Any:
         return k.cast(total, meta.dtype)
 
     if inner == 1:

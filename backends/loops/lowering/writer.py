@@ -120,7 +120,7 @@ class LoopWriter:
         """Returns a new tensor of this meta. The caller must store each of its elements."""
         return LoopOperand(self, self.program.new(meta))
 
-    def table(self, values: Any) -> LoopOperand:
+    def table(self, values: object) -> LoopOperand:
         """Returns an array of the host as a constant."""
         array = np.ascontiguousarray(values)
         meta = tensor_meta(array.shape, None, dtypes.from_numpy(array.dtype))

@@ -9,6 +9,7 @@ value's path. Spec: `specs/serialize.md`.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
@@ -108,7 +109,7 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _ONLY_ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> Any:
+def _object(pairs: Sequence[tuple[str, object]]) -> Any:
     found = dict(pairs)
     if len(found) == len(pairs):
         return found

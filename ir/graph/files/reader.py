@@ -111,7 +111,7 @@ class _Tables:
         self._names: set[str] = set()
         self.constant = indexed(each(self._constant, root["constants"], ".constants"), "constants")
 
-    def _meta(self, value: Any) -> TensorMeta:
+    def _meta(self, value: object) -> TensorMeta:
         entry = record(value, _META)
         dtype = field(entry, "dtype", self.dtype)
         shape = _sizes(entry["shape"], ".shape")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -190,7 +190,7 @@ def named(table: Mapping[str, object], what: str) -> Read:
     return read
 
 
-def indexed(table: list[Any], what: str) -> Read:
+def indexed(table: Sequence[object], what: str) -> Read:
     """A reader of positions in a table of the file."""
 
     def read(value: object) -> Any:

@@ -23,7 +23,7 @@ _REAL_NUMBERS: Refused = BOOL | COMPLEX | STORED
 
 
 def _activation(
-    schema: str, vjp: Callable[..., Any], *, refuses: Refused = _REAL_FLOATS, **facts: Any
+    schema: str, vjp: Callable[..., object], *, refuses: Refused = _REAL_FLOATS, **facts: Any
 ) -> PureOp:
     return pointwise(schema, vjp={"self": vjp}, refuses=refuses, **facts)
 
@@ -57,7 +57,7 @@ MISH = _activation(
 )
 
 
-def _softplus(f: Any, a: Any, beta: Any, threshold: Any) -> Any:
+def _softplus(f: Any, a: Any, beta: Any, threshold: object) -> Any:
     scaled = a * beta
     return f.where(f.greater(scaled, threshold), a, f.log1p(f.exp(scaled)) / beta)
 

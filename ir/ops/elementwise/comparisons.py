@@ -158,7 +158,7 @@ def where(self: Operand, condition: Operand, other: Operand | Number) -> Operand
 
 
 # -------------------------------------------------------------------------- filling and casts
-def _masked_fill_rule(self: TensorMeta, mask: TensorMeta, value: Any) -> TensorMeta:
+def _masked_fill_rule(self: TensorMeta, mask: TensorMeta, value: object) -> TensorMeta:
     if mask.dtype is not bool_:
         raise DTypeError(f"masked_fill: the mask has dtype {mask.dtype}, expected {bool_}")
     _check_fill(self, value)
@@ -179,7 +179,7 @@ def _check_fill(self: TensorMeta, value: Any) -> None:
 
 
 def _masked_fill_kernel(
-    arrays: ArrayBackend, meta: TensorMeta, a: Array, mask: Array, value: Any
+    arrays: ArrayBackend, meta: TensorMeta, a: Array, mask: Array, value: object
 ) -> Array:
     xp = arrays.namespace
     if hasattr(value, "dtype"):

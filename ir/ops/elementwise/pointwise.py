@@ -228,7 +228,7 @@ LOG1P = elementary("log1p", vjp=lambda grad, self: grad / conj(self + 1))
 SQRT = elementary("sqrt", vjp=lambda grad, result: grad / conj(result * 2))
 
 
-def _rsqrt(f: Any, a: Any) -> Any:
+def _rsqrt(f: Any, a: object) -> Any:
     return f.reciprocal(f.sqrt(a))
 
 

@@ -214,7 +214,7 @@ def _gradients(
 
 
 def _of_product(
-    grad: Operand, operands: tuple[Any, Any, Any], place: tuple[int, Any], own: bool
+    grad: Operand, operands: tuple[Any, Any, Any], place: tuple[int, object], own: bool
 ) -> Both:
     """Where one factor is 0, its gradient is the product of the others."""
     self, src, result = operands
@@ -230,7 +230,7 @@ def _of_product(
 
 
 def _of_extreme(
-    grad: Operand, operands: tuple[Any, Any, Any], place: tuple[int, Any], own: bool
+    grad: Operand, operands: tuple[Any, Any, Any], place: tuple[int, object], own: bool
 ) -> Both:
     """Shared among those that are the extreme."""
     self, src, result = operands

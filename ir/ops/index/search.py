@@ -80,7 +80,7 @@ def _check_sorter(sequence: TensorMeta, sorter: TensorMeta) -> None:
 
 
 def _search_kernel(
-    xp: Namespace, meta: TensorMeta, sequence: Array, values: Any, *options: Any
+    xp: Namespace, meta: TensorMeta, sequence: Array, values: object, *options: Any
 ) -> Array:
     _, right, side, sorter = options
     size = sequence.shape[-1]
@@ -213,7 +213,7 @@ def _lines(name: str, self: Operand, dim: int | None) -> Operand:
     return self.unsqueeze(-1).transpose(dim, -1).sort()[0]
 
 
-def _between(lines: Any, ranks: Any, interpolation: str) -> Any:
+def _between(lines: object, ranks: Any, interpolation: str) -> Any:
     """The values at the ranks along the last dimension."""
     rounded = {"higher": "ceil", "nearest": "round"}.get(interpolation)
     if rounded is not None:

@@ -6,7 +6,7 @@ Each computes beta * self + alpha * product; `self` broadcasts to the product's 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aotlite.ir import dtypes
@@ -65,8 +65,8 @@ def _declare(
     schema: str,
     ranks: tuple[int, int],
     shape_of: Callable[..., Shape],
-    gradients: dict[str, Callable[..., Any]],
-    product: Callable[..., Any] = lambda x, y: x.matmul(y),
+    gradients: Mapping[str, Callable[..., object]],
+    product: Callable[..., object] = lambda x, y: x.matmul(y),
     *,
     together: str,
 ) -> PureOp:

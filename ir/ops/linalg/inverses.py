@@ -272,7 +272,7 @@ def _slogdet_kernel(xp: Namespace, metas: tuple[TensorMeta, ...], a: Array) -> t
     return tuple([xp.asarray(v, dtype=meta.dtype.numpy) for v, meta in pairs])
 
 
-def _slogdet_vjp(grad_sign: Any, grad_logabsdet: Any, A: Operand, sign: Any) -> Operand:
+def _slogdet_vjp(grad_sign: Any, grad_logabsdet: object, A: Operand, sign: Any) -> Operand:
     scale = grad_logabsdet
     if A.is_complex():  # the sign turns with the imaginary part of the logarithm
         turn = conj(grad_sign) * sign

@@ -66,7 +66,7 @@ def adjoint_array(xp: Namespace, a: Array) -> Array:
 
 
 def completed(
-    op: str, what: str, expected: str, function: Callable[..., Any], *args: object
+    op: str, what: str, expected: str, function: Callable[..., object], *args: object
 ) -> Any:
     """`function(*args)`. Raises LinAlgError where the library finds no such result."""
     try:

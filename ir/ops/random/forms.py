@@ -26,7 +26,7 @@ _LIKE = (
 )
 
 
-def drawn(self: Operand, name: str, args: tuple[Any, ...], generator: Any) -> Operand:
+def drawn(self: Operand, name: str, args: tuple[object, ...], generator: Any) -> Operand:
     """The result of a random op, drawn from this generator or the default one."""
     op = OPS[name]
     bound = op.bind(args, {})
@@ -56,7 +56,7 @@ _declare_like("rand", "Uniform")
 _declare_like("randn", "Normal")
 
 
-def _of_size(self: Operand, name: str, args: tuple[Any, ...], generator: Any) -> Operand:
+def _of_size(self: Operand, name: str, args: tuple[object, ...], generator: Any) -> Operand:
     *front, size, dtype, device = args
     op = OPS[name]
     bound = op.bind((*front, size), {"dtype": dtype, "device": device})
@@ -70,7 +70,7 @@ def randint_like(
     self: Operand,
     low: int | None,
     high: int | None,
-    generator: Any,
+    generator: object,
     dtype: DType,
     device: Device,
     *rest: Any,
@@ -93,7 +93,7 @@ def bernoulli(self: Operand, p: float | None, generator: object) -> Operand:
     return _truths(self, self.shape, p, generator).to(self.dtype)
 
 
-def _truths(self: Operand, shape: tuple[int, ...], p: float, generator: Any) -> Operand:
+def _truths(self: Operand, shape: tuple[int, ...], p: float, generator: object) -> Operand:
     if isinstance(p, complex) or not 0 <= p <= 1:
         raise ArgumentError(f"bernoulli: p is {p}, expected 0 <= p <= 1")
     args = (shape, dtypes.default_dtype, self.device)
@@ -101,7 +101,7 @@ def _truths(self: Operand, shape: tuple[int, ...], p: float, generator: Any) -> 
 
 
 @composite(f"bernoulli_(Tensor self, Tensor|Scalar p=0.5, *, {_GENERATOR}) -> Tensor")
-def bernoulli_(self: Operand, p: Any, generator: Any) -> Operand:
+def bernoulli_(self: Operand, p: Any, generator: object) -> Operand:
     """Overwrites each element with 1, with probability `p`, or with 0."""
     if not hasattr(p, "meta"):
         return self.copy_(_truths(self, self.shape, p, generator))

@@ -66,7 +66,7 @@ def stream_ends(op: str, seed: int, offset: int, consumed: int) -> Exception:
     )
 
 
-def number(op: str, what: str, value: Any) -> int:
+def number(op: str, what: str, value: object) -> int:
     """A seed or an offset, given as a number or as an array of one element."""
     while hasattr(value, "tolist") or isinstance(value, list):
         value = value[0] if isinstance(value, list) else value.tolist()

@@ -202,8 +202,8 @@ def choosing(
     *,
     require: Callable[[str, DType], DType] = require_real,
     check: Callable[..., None] | None = None,
-    loops: Callable[..., Any] | None = None,
-    workspace: Mapping[str, Any] | None = None,
+    loops: Callable[..., object] | None = None,
+    workspace: Mapping[str, object] | None = None,
 ) -> PureOp:
     """Declares a reduction with results (values, indices): it chooses an element along `dim`.
 
@@ -277,7 +277,7 @@ def min_(self: Operand, dim: Dims, keepdim: bool, other: Operand | Number) -> Op
 
 
 def _form(
-    self: Operand, name: str, args: tuple[Any, bool, Any], results: Callable[..., Operand]
+    self: Operand, name: str, args: tuple[object, bool, object], results: Callable[..., Operand]
 ) -> Operand:
     dim, keepdim, other = args
     other = dim if hasattr(dim, "meta") else other

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry import sizes
@@ -59,7 +58,7 @@ LOGSUMEXP = reduction(
 )
 
 
-def _softmax_op(name: str, vjp: Callable[..., Any], as_: Callable[..., Any]) -> PureOp:
+def _softmax_op(name: str, vjp: Callable[..., object], as_: Callable[..., object]) -> PureOp:
     def rule(self: TensorMeta, dim: int, dtype: DType | None) -> TensorMeta:
         sizes.wrap_dim(dim, len(self.shape), op=name)
         dtype = require_floating(name, dtype or self.dtype)

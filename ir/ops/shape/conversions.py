@@ -29,7 +29,7 @@ _TO_DEVICE = schema_of(
 
 
 @composite()
-def to(self: Operand, *args: Any, **kwargs: Any) -> Operand:
+def to(self: Operand, *args: object, **kwargs: object) -> Operand:
     """The tensor in a dtype, on a device, in a memory format; itself if it is so already.
 
     `to(dtype)`, `to(device, dtype)` and `to(other)` take `copy` and `memory_format` too. A copy to

@@ -3,7 +3,7 @@ a tensor: narrow, split, chunk, tensor_split, hsplit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -406,5 +406,5 @@ def _at_indices(self: Operand, indices: object, dim: int, name: str) -> tuple[Op
     return _slices(self, [0, *ends, self.shape[dim]], dim)
 
 
-def _slices(self: Operand, edges: list[Any], dim: int) -> tuple[Operand, ...]:
+def _slices(self: Operand, edges: Sequence[object], dim: int) -> tuple[Operand, ...]:
     return tuple(self._do("slice", dim, start, end, 1) for start, end in pairwise(edges))

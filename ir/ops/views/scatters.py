@@ -48,7 +48,7 @@ from aotlite.ir.scalar.expression import Scalar
 
 
 def scatter_of(
-    viewed: ViewOp, *, vjp: Formulas = None, loops: Callable[..., Any] | None = None
+    viewed: ViewOp, *, vjp: Formulas = None, loops: Callable[..., object] | None = None
 ) -> PureOp:
     """Derives `<view>_scatter(self, src, ...)`: a copy of `self` with the viewed part replaced.
 

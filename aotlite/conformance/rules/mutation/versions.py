@@ -47,7 +47,7 @@ def counted(on: Adapter, a: Array, before: int, expected: int, what: str) -> Non
 
 
 @rule("TEN-10a", "each write counts once", WRITES)
-def counts_once(on: Adapter, case: tuple[str, tuple[Any, ...]]) -> None:
+def counts_once(on: Adapter, case: tuple[str, tuple[object, ...]]) -> None:
     """Each in-place op increases the version by one, whatever it writes."""
     a = new(on)
     before = on.write_count(a)
@@ -82,7 +82,7 @@ def views_count(on: Adapter, case: Chain) -> None:
 
 
 @rule("TEN-10d", "a write under no_grad counts", WRITES)
-def no_grad_counts(on: Adapter, case: tuple[str, tuple[Any, ...]]) -> None:
+def no_grad_counts(on: Adapter, case: tuple[str, tuple[object, ...]]) -> None:
     """A write increases the version by one under no_grad too."""
     a = new(on)
     before = on.write_count(a)

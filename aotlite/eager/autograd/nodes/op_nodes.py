@@ -106,7 +106,7 @@ class Calls(dict[Any, OpCall]):
         self.key = key
 
 
-def calls_of(op: Op, key: tuple[Any, ...]) -> Calls:
+def calls_of(op: Op, key: tuple[object, ...]) -> Calls:
     """The calls of an op with this key; cached with the op."""
     found: Calls | None = op.calls.get(key)
     if found is None:
@@ -441,7 +441,7 @@ def replay(chain: Iterable[ViewStep], value: Tensor) -> Tensor:
     return value
 
 
-def put(chain: ViewChain | tuple[ViewStep, ...], base: Any, value: Any) -> Any:
+def put(chain: ViewChain | tuple[ViewStep, ...], base: Any, value: object) -> Any:
     """`base` with the part that `chain` shows replaced by `value`; inverts `replay` (FUN-7)."""
     if not chain:
         return value

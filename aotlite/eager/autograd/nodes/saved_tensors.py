@@ -72,7 +72,7 @@ class SavedTensor:
         return value.checked() if isinstance(value, Recomputed) else []
 
     def register_hooks(
-        self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
+        self, pack_hook: Callable[[Tensor], object], unpack_hook: Callable[[object], Tensor]
     ) -> None:
         """Packs the tensor by `pack_hook` now; `unpack` will call `unpack_hook`."""
         if self.tensor is None:

@@ -134,7 +134,7 @@ class NodeAttachments:
         return found
 
 
-def _call(hook: Hook, *grads: Any) -> Any:
+def _call(hook: Hook, *grads: object) -> Any:
     return hook(*grads)
 
 
@@ -151,7 +151,7 @@ def _of_another_run(recorder: Recorder | None) -> Exception:
     )
 
 
-def alike(hook: Hook, given: Any, before: Any) -> Any:
+def alike(hook: Hook, given: object, before: Any) -> Any:
     """The gradient that a hook returned. Raises unless it has the old one's shape and dtype."""
     if not isinstance(given, Operand):
         raise DTypeError(

@@ -24,7 +24,7 @@ import functools
 import numbers
 import types
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -90,7 +90,7 @@ class Snapshot:
         new = met[self._start :]
         return None if len(set(map(id, new))) == len(new) else self._first_repeated(met)
 
-    def _first_repeated(self, met: list[Any]) -> int:
+    def _first_repeated(self, met: Sequence[object]) -> int:
         """The number of the first value with an object that it did not share, and now does."""
         ids = list(map(id, met))
         first = len(met) - len(self._values_of_met)
@@ -136,12 +136,12 @@ def _is_leaf(value: object, expected: object, holders: list[Any], met: list[Any]
     return bool(_leaf(value) == expected)
 
 
-def _is_tensor(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+def _is_tensor(value: Any, expected: Any, holders: Sequence[object], met: list[object]) -> bool:
     met.append(value)
     return type(value) is expected[0] and value.meta is expected[1]
 
 
-def _is_wrapper(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+def _is_wrapper(value: Any, expected: Any, holders: list[object], met: list[object]) -> bool:
     kind, meta, names, spec = expected
     if type(value) is not kind or value.meta is not meta:
         return False
@@ -153,7 +153,7 @@ def _is_wrapper(value: Any, expected: Any, holders: list[Any], met: list[Any]) -
     return True
 
 
-def _is_module(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+def _is_module(value: object, expected: Any, holders: list[object], met: list[object]) -> bool:
     if type(value) is not expected.kind:
         return False
     own = _attribute_of(value, "__dict__")
@@ -173,7 +173,7 @@ _attribute_of = object.__getattribute__
 """Reads an attribute of a Module, which a capture does not note."""
 
 
-def _is_sequence(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+def _is_sequence(value: Any, expected: Any, holders: list[object], met: list[object]) -> bool:
     kind, count = expected
     if type(value) is not kind or len(value) != count:
         return False
@@ -183,7 +183,7 @@ def _is_sequence(value: Any, expected: Any, holders: list[Any], met: list[Any]) 
     return True
 
 
-def _is_dict(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+def _is_dict(value: Any, expected: Any, holders: list[object], met: list[object]) -> bool:
     kind, keys, key_kinds = expected
     if type(value) is not kind or tuple(value) != keys or tuple(map(type, value)) != key_kinds:
         return False
@@ -192,7 +192,7 @@ def _is_dict(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> b
     return True
 
 
-def _is_long(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+def _is_long(value: Any, expected: Any, holders: Sequence[object], met: Sequence[object]) -> bool:
     return type(value) is expected[0] and len(value) == expected[1]
 
 
@@ -214,11 +214,11 @@ class _ModuleForm:
     """Names and types of all attributes, as they were found with these parts."""
 
     @classmethod
-    def of(cls, value: object, own: dict[str, Any]) -> _ModuleForm:
+    def of(cls, value: object, own: dict[str, object]) -> _ModuleForm:
         return cls(type(value), _parts(own), {(tuple(own), tuple(map(type, own.values())))})
 
 
-def _parts(own: dict[str, Any]) -> tuple[tuple[str, type], ...]:
+def _parts(own: Mapping[str, object]) -> tuple[tuple[str, type], ...]:
     """The attributes of a Module that are no plain values, in order, with their types."""
     kinds = (*COMPOUND, type(None), *_CALLED)
     return tuple([(name, type(value)) for name, value in own.items() if isinstance(value, kinds)])
@@ -303,7 +303,7 @@ class Snapshotter:
         form = _ModuleForm.of(value, own)
         return self._open(holder, key, value, _is_module, form, own.items(), inside=True)
 
-    def _container(self, holder: int, key: Any, value: Any, *, inside: bool) -> _Items | None:
+    def _container(self, holder: int, key: object, value: Any, *, inside: bool) -> _Items | None:
         kind = type(value)
         if len(value) > min(MANY, self._left):
             return self._add(holder, key, _is_long, (kind, len(value)))
@@ -321,10 +321,10 @@ class Snapshotter:
     def _open(
         self,
         holder: int,
-        key: Any,
-        value: Any,
-        test: Any,
-        expected: Any,
+        key: object,
+        value: object,
+        test: object,
+        expected: object,
         items: Any,
         *,
         inside: bool = False,

@@ -6,7 +6,7 @@ Reads `stages.records` and changes nothing. Its faces are `aotlite.inspect` and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aotlite.eager.base.tape.view_chain import ViewChain
@@ -290,7 +290,7 @@ def _training_text(meta: FunctionFacts) -> str:
     return f"Training: {given} and tangents arrive, so a backward graph is made."
 
 
-def _listed(items: list[Any]) -> str:
+def _listed(items: Sequence[object]) -> str:
     texts = [str(item) for item in items]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 

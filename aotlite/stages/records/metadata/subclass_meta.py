@@ -42,7 +42,7 @@ class SubclassMeta(Record):
         return f"{self.kind.__name__}({self.meta}, {parts})"
 
 
-def outermost_role(role: Any) -> Any:
+def outermost_role(role: object) -> Any:
     """The role of the outermost wrapper around a part; for another value its own role."""
     return role.whole if isinstance(role, Part) else role
 

@@ -168,7 +168,7 @@ class DifferentiableStep:
 
 
 def _with_parts(
-    role: Any, tensor: Tensor, wrapping: SubclassMeta | None
+    role: object, tensor: Tensor, wrapping: SubclassMeta | None
 ) -> Iterator[tuple[Any, Tensor]]:
     """A tensor and all its parts, each with its role."""
     yield role, tensor
@@ -211,7 +211,7 @@ class _Writer(BackwardWriter):
         tensors = [self._whole(writer, Output(k), names) for k in range(count)]
         source.add(f"return [{', '.join(tensors)}], found[{len(given)}:]")
 
-    def _whole(self, writer: SubclassWriter, role: Output, names: Mapping[Any, str]) -> str:
+    def _whole(self, writer: SubclassWriter, role: Output, names: Mapping[object, str]) -> str:
         wrapping = self.order.subclass_metas.get(role)
         return (
             names[role] if wrapping is None else writer.made_of(wrapping, lambda _, of: names[of])

@@ -5,7 +5,7 @@ Used by the pipeline. Rules: TAN-8, SUB-11, CAG-10. Spec: `specs/s10_runtime.md`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -84,7 +84,7 @@ def _ends(
 
 
 def _edge_order(
-    order: Sequence[Any], gradients: Sequence[tuple[Any, Any]]
+    order: Sequence[object], gradients: Sequence[tuple[object, object]]
 ) -> tuple[int, ...] | None:
     """The places of gradients in the order of accumulation; None if they are in that order."""
     turn = {role: place for place, role in enumerate(order)}
@@ -103,7 +103,7 @@ def _expected(graph: Graph, both: Joint) -> dict[Any, Any]:
     return found
 
 
-def _given(graph: Graph, both: Joint, metas: dict[Any, Any]) -> dict[Any, Any]:
+def _given(graph: Graph, both: Joint, metas: Mapping[object, object]) -> dict[Any, Any]:
     """The inputs that get gradients, each with the gradient's meta, else that of `metas`."""
     found: dict[Any, Any] = {}
     for role, value in graph.outputs_with(Gradient):

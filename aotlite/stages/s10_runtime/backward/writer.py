@@ -6,7 +6,7 @@ SUB-11. Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -212,7 +212,7 @@ class BackwardWriter:
         ]
         self._return(f"[{', '.join(tensors)}]", metas)
 
-    def _return(self, tensors: str, metas: list[Any]) -> None:
+    def _return(self, tensors: str, metas: Sequence[object]) -> None:
         """Adds the line that returns the gradients; wrappers are made from their parts."""
         if self.plan.facts.subclass_metas:
             names = [f"t{i}" for i in range(len(metas))]
@@ -220,7 +220,7 @@ class BackwardWriter:
             tensors = self._wrapped(names, metas)
         self.source.add(f"return {tensors}")
 
-    def _wrapped(self, names: list[str], metas: list[Any]) -> str:
+    def _wrapped(self, names: list[str], metas: Sequence[object]) -> str:
         """The gradients of the sources; wrappers are made from their parts' gradients (SUB-11)."""
         roles = [role.of for role, _ in self.graph.outputs_with(Gradient)]
         by_role = dict(zip(roles, zip(names, metas, strict=True), strict=True))

@@ -141,7 +141,7 @@ class MetadataUpdateWriter:
             if rest:
                 self.source.add(f"c{number}.version += {rest}")
 
-    def _storage(self, owner: Any) -> str:
+    def _storage(self, owner: object) -> str:
         if owner is None:
             return "Storage(None)"
         return f"{self.variables.new_or_input(owner)}.storage"

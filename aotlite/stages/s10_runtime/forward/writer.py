@@ -5,6 +5,7 @@ Rules: RT-1..RT-10, TAN-1..TAN-9. Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
@@ -199,7 +200,7 @@ class EntryWriter:
         if calling.sets_generator:
             self.draws.end(*map(self.variables.returned, (NextSeed(), NextOffset())))
 
-    def _run_call(self, inputs: InputTexts, roles: list[Any], given: str) -> str:
+    def _run_call(self, inputs: InputTexts, roles: Sequence[object], given: str) -> str:
         """The expression that runs the forward, with the checks of its effects (TOK-7)."""
         graph = self.plan.forward
         reads = {node.role for node in compress(graph.placeholders, is_read(graph))}

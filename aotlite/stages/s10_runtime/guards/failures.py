@@ -6,8 +6,7 @@ Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -47,7 +46,7 @@ class GuardFailure:
 
 
 def what_fails(
-    checks: Sequence[GuardCheck], scope: dict[str, Any], leaves: Sequence[object]
+    checks: Sequence[GuardCheck], scope: Mapping[str, object], leaves: Sequence[object]
 ) -> GuardFailure | None:
     """The first check that does not hold for these arguments; None if all hold."""
     here = {**scope, "leaves": leaves, **{f"a{i}": leaf for i, leaf in enumerate(leaves)}}
@@ -69,7 +68,7 @@ def what_fails(
     return None
 
 
-def _evaluated(expression: str | None, here: dict[str, Any], otherwise: str) -> str:
+def _evaluated(expression: str | None, here: dict[str, object], otherwise: str) -> str:
     """The value of the expression as text; `otherwise` if there is none, or it raises."""
     try:
         return otherwise if expression is None else str(eval(expression, here))[:200]

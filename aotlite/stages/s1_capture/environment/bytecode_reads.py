@@ -55,7 +55,7 @@ _BY_NAME = {"attr": lambda key: key, "module": lambda key: key, "class": lambda 
 
 
 def first_read(
-    place: AccessPath, items: Items, leaves: list[Any], functions: Sequence[types.FunctionType]
+    place: AccessPath, items: Items, leaves: list[object], functions: Sequence[types.FunctionType]
 ) -> Location | None:
     """The first instruction that reads the item under these keys of the object at a path.
 

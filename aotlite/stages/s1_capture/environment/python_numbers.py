@@ -12,7 +12,7 @@ import collections
 import contextlib
 import enum
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -92,7 +92,7 @@ class SelfChangedNumbers:
     _roots: list[AccessPath] = attrs.field(factory=list)
     _before: _World = attrs.field(factory=_World)
 
-    def look(self, roots: Sequence[AccessPath], leaves: list[Any]) -> None:
+    def look(self, roots: Sequence[AccessPath], leaves: list[object]) -> None:
         """Takes the first snapshot; `roots` are the variables, and Modules among the arguments."""
         self._roots = list(roots)
         self._before = _looked(self._roots, leaves, keeps=True)
@@ -291,7 +291,7 @@ def _image(value: object) -> Any:
     return value.image if type(value) is _Image else snapshot_of(value)
 
 
-def _text(place: AccessPath, items: Items, leaves: list[Any]) -> str:
+def _text(place: AccessPath, items: Items, leaves: list[object]) -> str:
     """The source text by which the function reaches a number: `self.sizes[0]`."""
     at, text = AccessPath(place.argument, place.function), ""
     for kind, key in place.path:
@@ -319,7 +319,7 @@ def _keys(items: Iterable[object]) -> str:
 
 
 # -------------------------------------------------------------------------------- putting back
-def _fill(thing: Any, copy: Any) -> None:
+def _fill(thing: object, copy: Any) -> None:
     """Restores the contents of a container, an array or an object, if they changed."""
     if _is(thing, _HELD):
         _fill_container(thing, copy)
@@ -348,7 +348,7 @@ def _identities(content: list[Any], base: type) -> list[Any]:
     return [id(each) for each in content]
 
 
-def _fill_object(thing: Any, held: dict[str, Any]) -> None:
+def _fill_object(thing: object, held: Mapping[str, object]) -> None:
     now, own = _attributes(thing), attributes_of(thing)
     for name in now.keys() | held.keys():
         was = held.get(name, NOTHING)
@@ -368,7 +368,7 @@ def _slot(thing: object, name: str) -> Any:
     return next((each for each in found if type(each) is types.MemberDescriptorType), None)
 
 
-def _bind(place: AccessPath, value: object, leaves: list[Any]) -> None:
+def _bind(place: AccessPath, value: object, leaves: list[object]) -> None:
     """Restores a variable: a cell, a global, or an attribute of a module or class."""
     kind, key = place.path[-1]
     owner = AccessPath(place.argument, place.function, place.path[:-1]).resolve(leaves)

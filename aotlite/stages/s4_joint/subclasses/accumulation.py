@@ -86,7 +86,7 @@ def _is_linear(grad: Tensor) -> bool:
     return flatten(grad)[1] is None and all(map(_is_linear, inner_tensors(grad).values()))
 
 
-def _as(grad: Any, total: Any) -> Any:
+def _as(grad: object, total: Any) -> Any:
     """The gradient converted to the form of the sum, if its class can convert it (TAN-5)."""
     method = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
     if method is None or _is_like(grad, total):

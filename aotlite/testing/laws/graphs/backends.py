@@ -132,7 +132,7 @@ def _called(run: WindowFunction, graph: Graph, inputs: Sequence[ArrayValue]) -> 
     return Ran(tuple(inputs), tuple(values))
 
 
-def _value(index: int, result: Any, output: Any) -> object:
+def _value(index: int, result: Any, output: object) -> object:
     if not isinstance(output, Node):
         if result is not None:
             raise broken(f"result {index} is {result!r}, expected None as in the graph")

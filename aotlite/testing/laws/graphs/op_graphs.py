@@ -48,7 +48,7 @@ def _graph_of(op: Op, sample: Sample) -> GraphCase:
 
 
 # --------------------------------------------------------------------------------------- failing
-def _out_of_range(x: Any, index: Any) -> object:
+def _out_of_range(x: Any, index: object) -> object:
     return (x * 2.0).gather(0, index) + 1.0
 
 

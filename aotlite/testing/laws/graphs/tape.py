@@ -199,7 +199,7 @@ def _tensor(value: object) -> Tensor:
     return al.from_numpy(np.array(value))
 
 
-def _laid_out(array: Any, meta: Any) -> Tensor:
+def _laid_out(array: object, meta: Any) -> Tensor:
     """A tensor of these values with the strides of the meta."""
     tensor = al.empty_strided(meta.shape, meta.stride, dtype=meta.dtype)
     return tensor.copy_(_tensor(array))

@@ -314,7 +314,7 @@ def _cold(op: Op) -> Op:
     return attrs.evolve(op)
 
 
-def proxied(value: Any, proxies: Any) -> Any:
+def proxied(value: object, proxies: Any) -> Any:
     if isinstance(value, Tensor):
         return next(proxies)
     return tuple(proxied(item, proxies) for item in value) if type(value) is tuple else value

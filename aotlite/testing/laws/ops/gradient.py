@@ -112,7 +112,7 @@ def _check_first(op: Op, sample: Sample, rng: np.random.Generator) -> None:
     weights = weights_of(outs)
     found = gradients(outs, leaves, weights)
 
-    def value(moved: tuple[Any, ...]) -> float:
+    def value(moved: tuple[object, ...]) -> float:
         return _weighed(forward(op, moved), weights)
 
     for k, gradient in enumerate(found):
@@ -128,7 +128,7 @@ def _check_second(op: Op, sample: Sample, rng: np.random.Generator) -> None:
     factors = weights_of(first)
     found = gradients(first, [*leaves, *weights], factors)
 
-    def slope(moved: tuple[Any, ...]) -> float:
+    def slope(moved: tuple[object, ...]) -> float:
         weights_ = weights if len(moved) == len(args) else moved[len(args) :]
         moved = moved[: len(args)]
         leaves = leaves_of(moved)
@@ -148,7 +148,7 @@ def _weighed(values: Sequence[Tensor], weights: Sequence[Tensor]) -> float:
     return sum(_product(w.array, v.array) for v, w in zip(values, weights, strict=True))
 
 
-def _product(a: Any, b: Any) -> float:
+def _product(a: Any, b: object) -> float:
     """The real inner product, with which PyTorch defines complex gradients."""
     return float((np.conj(a) * b).sum().real)
 

@@ -57,13 +57,13 @@ def bound(op: Op, sample: Sample, make: object = tensor_of) -> tuple[Any, ...]:
     return op.bind(tuple(_tensors(value, make) for value in sample.args), values)
 
 
-def _tensors(value: Any, make: Any) -> object:
+def _tensors(value: object, make: Any) -> object:
     if isinstance(value, np.ndarray):
         return make(value)
     return tuple(_tensors(item, make) for item in value) if isinstance(value, tuple) else value
 
 
-def tensors_in(value: Any) -> list[Tensor]:
+def tensors_in(value: object) -> list[Tensor]:
     """The tensors of an argument tuple or a result, in order."""
     if isinstance(value, Tensor):
         return [value]

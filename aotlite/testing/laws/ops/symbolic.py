@@ -186,7 +186,7 @@ def _check_at(op: Op, run: SymbolicRun, values: Values) -> bool:
     return True
 
 
-def _said(op: Op, key: tuple[Any, ...]) -> Any:
+def _said(op: Op, key: tuple[object, ...]) -> Any:
     """The results of the rules: metas, starts of windows, and the offsets that a draw consumes."""
     match op:
         case MultiViewOp():
@@ -202,7 +202,7 @@ def _said(op: Op, key: tuple[Any, ...]) -> Any:
 
 
 # -------------------------------------------------------------------------------------- symbols
-def _symbolized(op: Op, key: tuple[Any, ...], table: SymbolTable, variant: SymbolicSizes) -> Any:
+def _symbolized(op: Op, key: tuple[object, ...], table: SymbolTable, variant: SymbolicSizes) -> Any:
     """The key with symbols for the sizes in metas and in arguments."""
     found = []
     for value, parameter in zip(key, op.schema.parameters, strict=True):
@@ -223,7 +223,7 @@ def _argument(value: Any, table: SymbolTable, variant: SymbolicSizes) -> Any:
     return table.named(known[0]) - variant.less if known else variant.size(table, value)
 
 
-def _operand(value: Any, table: SymbolTable, variant: SymbolicSizes) -> Any:
+def _operand(value: object, table: SymbolTable, variant: SymbolicSizes) -> Any:
     if type(value) is tuple:
         return tuple(_operand(item, table, variant) for item in value)
     if not isinstance(value, TensorMeta):

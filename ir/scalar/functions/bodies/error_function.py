@@ -131,7 +131,7 @@ _TAIL = (1.641345311, 3.429567803, -1.624906493, -1.970840454)
 _TAIL_BELOW = (1.637067800, 3.543889200, 1.0)
 
 
-def erfinv(f: Any, y: Any) -> Any:
+def erfinv(f: Any, y: object) -> Any:
     size = f.abs(y)
     inner = size <= 0.7
     center = f.where(inner, size, 0.0)
