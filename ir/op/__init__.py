@@ -44,6 +44,7 @@ from aotlite.ir.op.formula import Source as Source
 from aotlite.ir.op.formula import Vjp as Vjp
 from aotlite.ir.op.formula import parse_vjp as parse_vjp
 from aotlite.ir.op.schema import Schema, parse_schema
+from aotlite.ir.scalar import Element
 from aotlite.ir.symbols.table import SymbolTable
 
 
@@ -203,7 +204,7 @@ class PureOp(Op):
 
     kernel: Callable[..., Any] = attrs.field(kw_only=True)
     vjp: Vjp | None = attrs.field(kw_only=True)
-    scalar: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
+    scalar: Callable[..., Element] | None = attrs.field(kw_only=True, default=None)
     """Pointwise: the result's element as an expression of the operands' (`ir/scalar`)."""
     compute: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
     """Pointwise: `compute(xp, *operands)`, the kernel on operands that need no cast."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from keyword import iskeyword
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -20,6 +20,8 @@ from aotlite.ir.geometry.sizes import as_size
 from aotlite.ir.op.binding import Binder
 from aotlite.ir.op.named_results import results_of
 from aotlite.ir.op.schema import REQUIRED, Schema, inplace_schema, parse_schema, respelled
+
+F = TypeVar("F", bound=Callable[..., object])
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -159,7 +161,7 @@ def composite(
     is_assignable: bool = False,
     inplace: bool | str = False,
     aliases: str = "",
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[F], F]:
     """Declares the decorated function as a composite, and returns the function itself.
 
     With a schema the arguments are checked and converted like an op's, and the name is the
@@ -175,7 +177,7 @@ def composite(
     """
     parsed = None if schema is None else parse_schema(schema)
 
-    def declare(function: Callable[..., object]) -> Callable[..., Any]:
+    def declare(function: F) -> F:
         own = name or (function.__name__ if parsed is None else parsed.name)
         made = Composite(
             own,

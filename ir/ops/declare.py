@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir import dtypes
-from aotlite.ir import scalar as expressions
 from aotlite.ir.arrays import Array, ArrayBackend, Namespace
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
@@ -41,6 +40,7 @@ from aotlite.ir.op.schema import inplace_schema
 from aotlite.ir.ops.kinds import FLOAT8, Refused, refuse
 from aotlite.ir.ops.loops import Element
 from aotlite.ir.ops.precision import accumulator, cast, number_in
+from aotlite.ir.scalar.functions.formula import SCALARS
 
 Formulas = Mapping[str, Callable[..., object]] | None
 Results = Array | tuple[Array, ...]
@@ -136,22 +136,6 @@ def real_of(dtype: DType) -> DType:
 _REAL = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
 
 
-class ScalarFunctions:
-    """The functions of an array library on scalar expressions, where ops say them: an op whose
-    kernel is `less` says what `less` is of expressions.
-    """
-
-    def __init__(self) -> None:
-        self.known: dict[str, Callable[..., Any]] = {}
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        found: Callable[..., Any] = self.known.get(name) or getattr(expressions, name)
-        return found
-
-
-SCALARS = ScalarFunctions()
-
-
 class OperandFunctions:
     """The functions of an array library on operands: their methods of the same names."""
 
@@ -213,7 +197,7 @@ def pointwise(
         kernel, scalar = kernel or element, scalar or partial(element, SCALARS)
     assert kernel is not None and scalar is not None
     if isinstance(kernel, str):
-        SCALARS.known.setdefault(kernel, scalar)
+        SCALARS.entered.setdefault(kernel, scalar)
     parsed = schema_of(schema)
     names = [parameter.name for parameter in parsed.parameters]
     kinds = [parameter.type for parameter in parsed.parameters]

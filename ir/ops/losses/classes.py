@@ -19,7 +19,7 @@ from aotlite.ir.ops.index.positions import place_of
 from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.ops.losses.elementwise import bad_reduction, reduced
-from aotlite.ir.ops.precision import cast, wide, widened
+from aotlite.ir.ops.precision import OperandT, cast, wide, widened
 from aotlite.ir.scalar.expression import Scalar
 
 Described = TensorMeta | Operand
@@ -197,13 +197,13 @@ NLL_LOSS: PureOp = pure(
 # -------------------------------------------------------------------------------- what users call
 @composite(is_method=False)
 def nll_loss(
-    input: Operand,
-    target: Operand,
-    weight: Operand | None = None,
+    input: OperandT,
+    target: OperandT,
+    weight: OperandT | None = None,
     *,
     ignore_index: int = -100,
     reduction: str = "mean",
-) -> Operand:
+) -> OperandT:
     """-input at each label, for logarithms of probabilities: (n, c, *), (n, *) -> ().
 
     Classes have a `weight`, (c,), and the mean is by the sum of the weights met. Raises
@@ -227,14 +227,14 @@ def _averaged(losses: Any, labeled: tuple[Any, Any, int], reduction: str) -> Any
 
 @composite(is_method=False)
 def cross_entropy(
-    input: Operand,
-    target: Operand,
-    weight: Operand | None = None,
+    input: OperandT,
+    target: OperandT,
+    weight: OperandT | None = None,
     *,
     ignore_index: int = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> Operand:
+) -> OperandT:
     """nll_loss of the log_softmax: (n, c, *) with labels (n, *), or (c,) with ().
 
     A target of the input's shape holds the probability of each class. `label_smoothing` is the
@@ -258,23 +258,23 @@ def cross_entropy(
     if label_smoothing == 0:
         return loss
     spread = -(logs if weight is None else logs * _per_class(weight, input.ndim)).sum(dim)
-    spread = (target == ignore_index).where(0, spread)
+    spread = target.eq(ignore_index).where(0, spread)
     even = _averaged(spread, labeled, reduction)
     return loss * (1 - label_smoothing) + even * (label_smoothing / input.size(dim))
 
 
-def _per_class(weight: Operand, rank: int) -> Operand:
+def _per_class(weight: OperandT, rank: int) -> OperandT:
     return weight.view(-1, *[1] * (rank - 1 - _class_dim(rank)))
 
 
 def _of_probabilities(
-    input: Operand,
-    target: Operand,
-    weight: Operand | None,
+    input: OperandT,
+    target: OperandT,
+    weight: OperandT | None,
     ignore_index: int,
     reduction: str,
     smoothing: float,
-) -> Operand:
+) -> OperandT:
     name = "cross_entropy"
     if not target.is_floating_point():
         raise DTypeError(
@@ -346,7 +346,7 @@ ONE_HOT: PureOp = pure(
 
 
 @composite(is_method=False)
-def one_hot(tensor: Operand, num_classes: int = -1) -> Operand:
+def one_hot(tensor: OperandT, num_classes: int = -1) -> OperandT:
     """1 at each label, 0 elsewhere: (*,) -> (*, num_classes).
 
     -1 takes one more than the largest label, which a compiled function does not know.

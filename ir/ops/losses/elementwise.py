@@ -20,11 +20,11 @@ from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import pointwise, pointwise_rule
 from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.pointwise_rows import binary
-from aotlite.ir.ops.precision import widened
+from aotlite.ir.ops.precision import OperandT, widened
 
 
 # ---------------------------------------------------------------------------------------- shared
-def reduced(name: str, losses: Any, reduction: str) -> Any:
+def reduced(name: str, losses: OperandT, reduction: str) -> OperandT:
     """The losses, their sum or their mean. Raises ArgumentError for another word."""
     match reduction:
         case "none":
@@ -41,7 +41,7 @@ def bad_reduction(name: str, reduction: str, expected: str) -> ArgumentError:
     return ArgumentError(f"{name}: reduction is {reduction!r}, expected {expected}")
 
 
-def _weighted(name: str, losses: object, weight: Operand | None, reduction: str) -> Operand:
+def _weighted(name: str, losses: OperandT, weight: OperandT | None, reduction: str) -> OperandT:
     """As `reduced`, with a weight for each loss; the mean is by the sum of the weights."""
     if weight is None:
         return reduced(name, losses, reduction)
@@ -51,7 +51,7 @@ def _weighted(name: str, losses: object, weight: Operand | None, reduction: str)
     return (losses * weight).sum() / weight.sum()
 
 
-def _check_weight(name: str, weight: Operand, losses: Any) -> None:
+def _check_weight(name: str, weight: Operand, losses: Operand) -> None:
     if weight.shape != losses.shape:
         raise ShapeError(
             f"{name}: argument 'weight' has shape {weight.shape}, expected {losses.shape}"
@@ -86,8 +86,8 @@ MSE_LOSS = binary(
 
 @composite(is_method=False)
 def mse_loss(
-    input: Operand, target: Operand, *, reduction: str = "mean", weight: Operand | None = None
-) -> Operand:
+    input: OperandT, target: OperandT, *, reduction: str = "mean", weight: OperandT | None = None
+) -> OperandT:
     """The squared difference; the operands broadcast."""
     if weight is None:
         return reduced("mse_loss", input._do("mse_loss", target), reduction)
@@ -96,8 +96,8 @@ def mse_loss(
 
 @composite(is_method=False)
 def l1_loss(
-    input: Operand, target: Operand, *, reduction: str = "mean", weight: Operand | None = None
-) -> Operand:
+    input: OperandT, target: OperandT, *, reduction: str = "mean", weight: OperandT | None = None
+) -> OperandT:
     """The absolute difference; the operands broadcast."""
     return _weighted("l1_loss", (input - target).abs(), weight, reduction)
 
@@ -125,8 +125,8 @@ SMOOTH_L1_LOSS: PureOp = pointwise(
 
 @composite(is_method=False)
 def smooth_l1_loss(
-    input: Operand, target: Operand, *, reduction: str = "mean", beta: float = 1.0
-) -> Operand:
+    input: OperandT, target: OperandT, *, reduction: str = "mean", beta: float = 1.0
+) -> OperandT:
     """The absolute difference, squared below `beta`; the operands broadcast.
 
     Source: Girshick, "Fast R-CNN" (ICCV 2015).
@@ -162,12 +162,12 @@ HUBER_LOSS: PureOp = pointwise(
 
 @composite(is_method=False)
 def huber_loss(
-    input: Operand,
-    target: Operand,
+    input: OperandT,
+    target: OperandT,
     reduction: str = "mean",
     delta: float = 1.0,
-    weight: Operand | None = None,
-) -> Operand:
+    weight: OperandT | None = None,
+) -> OperandT:
     """Half the squared difference, straight beyond `delta`; the operands broadcast.
 
     Source: Huber, "Robust estimation of a location parameter" (1964).
@@ -247,8 +247,8 @@ BINARY_CROSS_ENTROPY = binary(
 
 @composite(is_method=False)
 def binary_cross_entropy(
-    input: Operand, target: Operand, weight: Operand | None = None, *, reduction: str = "mean"
-) -> Operand:
+    input: OperandT, target: OperandT, weight: OperandT | None = None, *, reduction: str = "mean"
+) -> OperandT:
     """-(target log(input) + (1 - target) log(1 - input)), of logarithms of at least -100."""
     losses = input._do("binary_cross_entropy", target)
     losses = losses if weight is None else losses * weight
@@ -313,13 +313,13 @@ BINARY_CROSS_ENTROPY_WITH_LOGITS: PureOp = pointwise(
 
 @composite(is_method=False)
 def binary_cross_entropy_with_logits(
-    input: Operand,
-    target: Operand,
-    weight: Operand | None = None,
+    input: OperandT,
+    target: OperandT,
+    weight: OperandT | None = None,
     *,
     reduction: str = "mean",
     pos_weight: object = None,
-) -> Operand:
+) -> OperandT:
     """binary_cross_entropy of the sigmoid of `input`; `pos_weight` is for the targets' share."""
     name = "binary_cross_entropy_with_logits"
     losses = input._do(name, target, pos_weight)
@@ -328,8 +328,8 @@ def binary_cross_entropy_with_logits(
 
 @composite(is_method=False)
 def kl_div(
-    input: Operand, target: Operand, *, reduction: str = "mean", log_target: bool = False
-) -> Operand:
+    input: OperandT, target: OperandT, *, reduction: str = "mean", log_target: bool = False
+) -> OperandT:
     """target (log(target) - input), for logarithms of probabilities; `log_target`: of both.
 
     "batchmean" is the sum by the first size, which is the divergence itself.
@@ -340,7 +340,7 @@ def kl_div(
     if log_target:
         losses = target.exp() * (target - input)
     else:
-        empty = target == 0
+        empty = target.eq(0)
         logs = empty.where(1, target).log()
         losses = target * logs - target * input
     if reduction != "batchmean":

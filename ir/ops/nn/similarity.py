@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.geometry import layout
 from aotlite.ir.geometry.sizes import broadcast_shapes
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.kinds import require_floating
+from aotlite.ir.ops.precision import OperandT
 from aotlite.ir.ops.shape.memory_format import formatted_like
 
 
 @composite(is_method=False)
-def normalize(input: Operand, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Operand:
+def normalize(input: OperandT, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> OperandT:
     """The input divided by its p-norm over a dimension, or by `eps` where that is larger."""
     return input / input.norm(p, dim, True).clamp(eps, None).expand_as(input)
 
 
 @composite(is_method=False)
-def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+def cosine_similarity(x1: OperandT, x2: OperandT, dim: int = 1, eps: float = 1e-8) -> OperandT:
     """The cosine of the angle of two vectors along a dimension; the operands broadcast.
 
     Norms are at least `eps`.
@@ -36,7 +35,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
 
 # ---------------------------------------------------------------------------- pixels and channels
 @composite("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", is_method=False)
-def pixel_shuffle(self: Operand, upscale_factor: int) -> Operand:
+def pixel_shuffle(self: OperandT, upscale_factor: int) -> OperandT:
     """Channels as pixels: (*, c r r, h, w) -> (*, c, h r, w r).
 
     Source: Shi et al., "Real-time single image and video super-resolution" (CVPR 2016).
@@ -55,7 +54,7 @@ def pixel_shuffle(self: Operand, upscale_factor: int) -> Operand:
 
 
 @composite("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", is_method=False)
-def pixel_unshuffle(self: Operand, downscale_factor: int) -> Operand:
+def pixel_unshuffle(self: OperandT, downscale_factor: int) -> OperandT:
     """Pixels as channels: (*, c, h r, w r) -> (*, c r r, h, w)."""
     *batch, channels, height, width = _checked("pixel_unshuffle", self, downscale_factor)
     r = downscale_factor
@@ -71,7 +70,7 @@ def pixel_unshuffle(self: Operand, downscale_factor: int) -> Operand:
     return _laid_out(parts.permute(order), shape, self)
 
 
-def _laid_out(parts: Any, shape: tuple[int, ...], like: Operand) -> Operand:
+def _laid_out(parts: OperandT, shape: tuple[int, ...], like: Operand) -> OperandT:
     """A copy of the parts in this shape, in the memory format of `like`."""
     fresh = parts._do("restride", layout.contiguous_strides(parts.shape)).view(shape)
     return formatted_like(fresh, like.meta)

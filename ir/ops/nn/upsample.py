@@ -15,11 +15,10 @@ from aotlite.ir.geometry.sizes import Shape
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
-from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.index.positions import taken
 from aotlite.ir.ops.loops import Loops, LoopTensor, Place, Position
-from aotlite.ir.ops.precision import accumulator, cast, wide
+from aotlite.ir.ops.precision import OperandT, accumulator, cast, wide
 from aotlite.ir.ops.shape.memory_format import image_like
 from aotlite.ir.scalar.expression import Scalar
 
@@ -393,13 +392,13 @@ _OPS = {
 
 @composite(is_method=False)
 def interpolate(
-    input: Operand,
+    input: OperandT,
     size: int | Sequence[int] | None = None,
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
-) -> Operand:
+) -> OperandT:
     """Lines (n, c, l) or images (n, c, h, w) in another size, given as such or as a factor.
 
     `mode` is "nearest", "nearest-exact", "linear" for lines or "bilinear" for images.

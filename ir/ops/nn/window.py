@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError
@@ -20,7 +20,10 @@ Given = int | Sequence[int]
 """What users give for sizes: one number for all, or one each."""
 
 
-def along_a_line(name: str, argument: str, value: Given) -> Ints:
+SizeT = TypeVar("SizeT", bound=int | None)
+
+
+def along_a_line(name: str, argument: str, value: int | Sequence[SizeT]) -> tuple[int | SizeT, ...]:
     """The one number of an argument of a function on lines."""
     given = (value,) if isinstance(value, int) else tuple(value)
     if len(given) != 1:

@@ -14,7 +14,6 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import leading
-from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.workspace import OPERANDS, RESULTS
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.index.positions import taken
@@ -28,8 +27,9 @@ from aotlite.ir.ops.pooling.windows import (
     lowest,
     plane_of,
     to_maxima,
+    with_indices,
 )
-from aotlite.ir.ops.precision import accumulator, cast, wide
+from aotlite.ir.ops.precision import OperandT, accumulator, cast, wide
 from aotlite.ir.ops.shape.memory_format import formatted_like, image_like
 from aotlite.ir.scalar.expression import Scalar
 
@@ -250,7 +250,7 @@ ADAPTIVE_AVG_POOL2D_BACKWARD: PureOp = pure(
 
 
 @composite(is_method=False)
-def adaptive_avg_pool2d(input: Operand, output_size: Wished) -> Operand:
+def adaptive_avg_pool2d(input: OperandT, output_size: Wished) -> OperandT:
     """The means of windows that cover the image evenly: (n, c, h, w) -> (n, c, *output_size).
 
     None in the place of a size keeps the input's.
@@ -264,7 +264,7 @@ def adaptive_avg_pool2d(input: Operand, output_size: Wished) -> Operand:
 
 
 @composite(is_method=False)
-def adaptive_avg_pool1d(input: Operand, output_size: int | Sequence[int]) -> Operand:
+def adaptive_avg_pool1d(input: OperandT, output_size: Wished) -> OperandT:
     """The means of stretches that cover the line evenly: (n, c, l) -> (n, c, output_size)."""
     check_line("adaptive_avg_pool1d", input)
     (size,) = along_a_line("adaptive_avg_pool1d", "output_size", output_size)
@@ -313,12 +313,12 @@ ADAPTIVE_MAX_POOL2D: PureOp = pure(
 
 @composite(is_method=False)
 def adaptive_max_pool2d(
-    input: Operand, output_size: Wished, return_indices: bool = False
-) -> tuple[Operand, Operand] | Operand:
+    input: OperandT, output_size: Wished, return_indices: bool = False
+) -> OperandT:
     """The maxima of windows that cover the image evenly: (n, c, h, w) -> (n, c, *output_size).
 
     None in the place of a size keeps the input's; with indices, a pair.
     """
     size = _filled_in(output_size, input.shape[-2:])
-    values, indices = input._do("adaptive_max_pool2d", size)
-    return (values, indices) if return_indices else values
+    pair = input._do("adaptive_max_pool2d", size)
+    return with_indices(pair[0], pair[1]) if return_indices else pair[0]

@@ -12,7 +12,6 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import leading
-from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.workspace import OPERANDS, RESULTS
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.kinds import require_floating
@@ -39,8 +38,9 @@ from aotlite.ir.ops.pooling.windows import (
     pool_window,
     standing,
     to_maxima,
+    with_indices,
 )
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.precision import OperandT, cast, wide
 from aotlite.ir.ops.shape.memory_format import image_like
 from aotlite.ir.scalar.expression import Scalar
 
@@ -155,32 +155,30 @@ MAX_POOL2D_WITH_INDICES: PureOp = pure(
 # ------------------------------------------------------------------------------ what users call
 @composite(is_method=False)
 def max_pool2d(
-    input: Operand,
+    input: OperandT,
     kernel_size: Given,
     stride: Given | None = None,
     padding: Given = 0,
     dilation: Given = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> tuple[Operand, Operand] | Operand:
+) -> OperandT:
     """The largest value of each window: (n, c, h, w) -> (n, c, h', w'); with indices, a pair."""
     steps = kernel_size if stride is None else stride
-    values, indices = input._do(
-        "max_pool2d_with_indices", kernel_size, steps, padding, dilation, ceil_mode
-    )
-    return (values, indices) if return_indices else values
+    pair = input._do("max_pool2d_with_indices", kernel_size, steps, padding, dilation, ceil_mode)
+    return with_indices(pair[0], pair[1]) if return_indices else pair[0]
 
 
 @composite(is_method=False)
 def max_pool1d(
-    input: Operand,
+    input: OperandT,
     kernel_size: Given,
     stride: Given | None = None,
     padding: Given = 0,
     dilation: Given = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> tuple[Operand, Operand] | Operand:
+) -> OperandT:
     """The largest value of each window of a line: (n, c, l) -> (n, c, l'); with indices, a pair."""
     name = "max_pool1d"
     check_line(name, input)
@@ -189,4 +187,4 @@ def max_pool1d(
     gaps = (1, *along_a_line(name, "dilation", dilation))
     pair = input.unsqueeze(-2)._do("max_pool2d_with_indices", *window, gaps, ceil_mode)
     values, indices = (one.squeeze(-2) for one in pair)
-    return (values, indices) if return_indices else values
+    return with_indices(values, indices) if return_indices else values

@@ -41,7 +41,7 @@ from aotlite.ir.ops.pooling.windows import (
     pool_window,
     standing,
 )
-from aotlite.ir.ops.precision import accumulator, cast, wide
+from aotlite.ir.ops.precision import OperandT, accumulator, cast, wide
 from aotlite.ir.ops.shape.memory_format import image_like
 from aotlite.ir.scalar.expression import Scalar
 
@@ -336,14 +336,14 @@ AVG_POOL2D_BACKWARD: PureOp = pure(
 
 @composite(is_method=False)
 def avg_pool2d(
-    input: Operand,
+    input: OperandT,
     kernel_size: Given,
     stride: Given | None = None,
     padding: Given = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> Operand:
+) -> OperandT:
     """The mean of each window: (n, c, h, w) -> (n, c, h', w'), also without n."""
     steps = kernel_size if stride is None else stride
     return input._do(
@@ -359,13 +359,13 @@ def avg_pool2d(
 
 @composite(is_method=False)
 def avg_pool1d(
-    input: Operand,
+    input: OperandT,
     kernel_size: Given,
     stride: Given | None = None,
     padding: Given = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-) -> Operand:
+) -> OperandT:
     """The mean of each window of a line: (n, c, l) -> (n, c, l'), also without n."""
     check_line("avg_pool1d", input)
     window = on_a_line("avg_pool1d", kernel_size, stride, padding)

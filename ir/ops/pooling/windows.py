@@ -15,6 +15,7 @@ from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import common_device
 from aotlite.ir.ops.loops import Loops, LoopTensor, Place
 from aotlite.ir.ops.nn.window import Given, Ints, Window, along_a_line, window_of
+from aotlite.ir.ops.precision import OperandT
 from aotlite.ir.scalar.expression import Scalar
 
 
@@ -130,3 +131,9 @@ def standing(window: Window, at: Any, place: Any) -> list[Any]:
         at[axis] * window.stride[axis] + place[axis] * window.dilation[axis] - window.padding[axis]
         for axis in (0, 1)
     ]
+
+
+def with_indices(values: OperandT, indices: OperandT) -> OperandT:
+    """The pair, which is one operand to type checkers: they let any operand be unpacked."""
+    pair: Any = (values, indices)
+    return pair

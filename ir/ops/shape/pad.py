@@ -18,12 +18,11 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import leading
-from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.index.positions import taken
 from aotlite.ir.ops.loops import Loops, LoopTensor, Place, Position
-from aotlite.ir.ops.precision import accumulator, cast, taken_by, wide
+from aotlite.ir.ops.precision import OperandT, accumulator, cast, taken_by, wide
 from aotlite.ir.ops.shape.memory_format import agreed_strides
 from aotlite.ir.scalar.expression import Scalar
 
@@ -365,8 +364,8 @@ _MODES = {"reflect": "reflection_pad", "replicate": "replication_pad", "circular
 
 @composite(is_method=False)
 def pad(
-    input: Operand, pad: Sequence[int], mode: str = "constant", value: Operand | None = None
-) -> Operand:
+    input: OperandT, pad: Sequence[int], mode: str = "constant", value: Number | None = None
+) -> OperandT:
     """The tensor with `pad[0]` and `pad[1]` more at the ends of its last dimension, `pad[2]` ... .
 
     `mode` says with what: `constant` with `value` (0), or with the tensor's own elements:

@@ -1,24 +1,36 @@
-"""Formulas that are both the body of a function and, on arrays, the kernel of an op: erf of
-float64, erfc, erfinv, lgamma, digamma.
+"""`SCALARS`: the functions of an array library, on scalar expressions.
 
-Such a formula is arithmetic and calls of functions `f` that are its argument. A kernel passes those
-of an array library; a body passes `ON_SCALARS`, which have the same names. So there is one formula,
-and one set of coefficients, for both.
+What is said in functions `f` of an array library, and in arithmetic, is said for arrays and for
+scalar expressions at once: pass the library's namespace, or `SCALARS`. So say ops their kernel and
+their expression (`pointwise(element=)`), and functions their body, where an op's kernel is the
+same formula: erf of float64, erfc, erfinv, lgamma, digamma. Spec: `specs/functions.md`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from aotlite.ir import dtypes
-from aotlite.ir.scalar.expression import Operand, Scalar, cast, const, make, where
+from aotlite.ir.scalar import expression
+from aotlite.ir.scalar.expression import Operand, Scalar, cast, const
 from aotlite.ir.scalar.functions.bodies.trigonometry import near_sin, near_tan
-from aotlite.ir.scalar.functions.scalar_terms import INF, call, eq, rint, size, wide
+from aotlite.ir.scalar.functions.function_registry import FUNCTIONS
+from aotlite.ir.scalar.functions.scalar_terms import eq, wide
 
 
-class ScalarFormulas:
-    """The array functions that formulas call, on scalars."""
+class ScalarFunctions:
+    """The functions by the array library's names: those written here, those that ops have entered,
+    and those of the table."""
+
+    entered: ClassVar[dict[str, Callable[..., Operand]]] = {}
+    """What ops say: one whose kernel is `less` says what `less` is of expressions."""
+
+    def __getattr__(self, name: str) -> Callable[..., Operand]:
+        found = self.entered.get(name) or FUNCTIONS.get(name)
+        if found is None:
+            raise AttributeError(f"scalar: there is no array function {name!r} of expressions")
+        return found
 
     @staticmethod
     def astype(x: Scalar, dtype: Any) -> Scalar:
@@ -35,42 +47,27 @@ class ScalarFormulas:
         """Returns 0 in the dtype of x."""
         return const(0, x.dtype)
 
-    @staticmethod
-    def clip(x: Scalar, low: float, high: float) -> Scalar:
+    def clip(self, x: Scalar, low: float, high: float) -> Operand:
         """Returns x clamped to two numbers; NaN stays."""
-        return _called("minimum", _called("maximum", x, low), high)
-
-    @staticmethod
-    def isinf(x: Scalar) -> Scalar:
-        """Returns whether x is infinite."""
-        return eq(size(x), INF)
+        return self.minimum(self.maximum(x, low), high)
 
     equal = staticmethod(eq)
-    where = staticmethod(where)
-    minimum = staticmethod(lambda a, b: _called("minimum", a, b))
-    maximum = staticmethod(lambda a, b: _called("maximum", a, b))
-    copysign = staticmethod(lambda a, b: _called("copysign", a, b))
-    abs = staticmethod(size)
-    round = staticmethod(rint)
-    sqrt = staticmethod(lambda x: make("sqrt", x))
-    floor = staticmethod(lambda x: make("floor", x))
-    exp = staticmethod(lambda x: call("exp", x))
-    log = staticmethod(lambda x: call("log", x))
-    log1p = staticmethod(lambda x: call("log1p", x))
-    # The arguments of both are at most pi / 2 in these formulas.
+    where = staticmethod(expression.where)
+
+
+SCALARS = ScalarFunctions()
+
+
+class _OfFormulas(ScalarFunctions):
+    """Those that bodies call, in float64: angles are at most pi / 2 there."""
+
     sin = staticmethod(near_sin)
     tan = staticmethod(near_tan)
 
 
-ON_SCALARS = ScalarFormulas()
-
-
-def _called(op: str, *operands: Operand) -> Scalar:
-    """Returns the call of a function; numbers take the first scalar's dtype."""
-    dtype = next(each.dtype for each in operands if type(each) is Scalar)
-    return call(op, *[a if type(a) is Scalar else const(a, dtype) for a in operands])
+_OF_FORMULAS = _OfFormulas()
 
 
 def formula_body(formula: Callable[[Any, Any], Any]) -> Callable[[Scalar], Scalar]:
     """Returns the builder of the body that computes a formula in float64, and rounds once."""
-    return lambda x: cast(formula(ON_SCALARS, wide(x)), x.dtype)
+    return lambda x: cast(formula(_OF_FORMULAS, wide(x)), x.dtype)

@@ -11,19 +11,20 @@ from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.nn.window import Given, Ints, along_a_line, pair
+from aotlite.ir.ops.precision import OperandT
 from aotlite.ir.ops.shape.memory_format import image_strides, suggests_channels_last
 
 
 @composite(is_method=False)
 def conv2d(
-    input: Operand,
-    weight: Operand,
-    bias: Operand | None = None,
+    input: OperandT,
+    weight: OperandT,
+    bias: OperandT | None = None,
     stride: Given = 1,
     padding: Given | str = 0,
     dilation: Given = 1,
     groups: int = 1,
-) -> Operand:
+) -> OperandT:
     """Cross-correlation: (n, i, h, w), (o, i / groups, kh, kw), (o,) -> (n, o, h', w').
 
     `padding="same"` keeps the size at stride 1, `"valid"` pads nothing.
@@ -41,14 +42,14 @@ def conv2d(
 
 @composite(is_method=False)
 def conv1d(
-    input: Operand,
-    weight: Operand,
-    bias: Operand | None = None,
+    input: OperandT,
+    weight: OperandT,
+    bias: OperandT | None = None,
     stride: Given = 1,
     padding: Given | str = 0,
     dilation: Given = 1,
     groups: int = 1,
-) -> Operand:
+) -> OperandT:
     """Cross-correlation of lines: (n, i, l), (o, i / groups, k), (o,) -> (n, o, l')."""
     name = "conv1d"
     _check_rank(name, input, weight, 3)
@@ -107,15 +108,15 @@ def _enlarged(image: Any, more: Ints) -> Any:
 # -------------------------------------------------------------------------------- turned around
 @composite(is_method=False)
 def conv_transpose2d(
-    input: Operand,
-    weight: Operand,
-    bias: Operand | None = None,
+    input: OperandT,
+    weight: OperandT,
+    bias: OperandT | None = None,
     stride: Given = 1,
     padding: Given = 0,
     output_padding: Given = 0,
     groups: int = 1,
     dilation: Given = 1,
-) -> Operand:
+) -> OperandT:
     """What conv2d's gradient does: (n, i, h, w), (i, o / groups, kh, kw), (o,) -> (n, o, h', w').
 
     h' = (h - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1. Source: Dumoulin and
@@ -148,8 +149,8 @@ def conv_transpose2d(
 
 
 def _beyond_the_stride(
-    input: Operand, weight: Operand, shape: Ints, window: tuple[Ints, Ints, Ints], groups: int
-) -> Operand:
+    input: OperandT, weight: OperandT, shape: Ints, window: tuple[Ints, Ints, Ints], groups: int
+) -> OperandT:
     """The result where more is added at the far ends than a stride, which no convolution leaves.
 
     All of what the windows reach, with the zeros behind it, cut to the shape.
@@ -200,15 +201,15 @@ def _check_channels(
 
 @composite(is_method=False)
 def conv_transpose1d(
-    input: Operand,
-    weight: Operand,
-    bias: Operand | None = None,
+    input: OperandT,
+    weight: OperandT,
+    bias: OperandT | None = None,
     stride: Given = 1,
     padding: Given = 0,
     output_padding: Given = 0,
     groups: int = 1,
     dilation: Given = 1,
-) -> Operand:
+) -> OperandT:
     """What conv1d's gradient does: (n, i, l), (i, o / groups, k), (o,) -> (n, o, l')."""
     name = "conv_transpose1d"
     _check_rank(name, input, weight, 3)

@@ -1,7 +1,7 @@
 """lgamma and digamma: one formula for the ops' kernels, on arrays, and for the bodies, on scalars.
 
-A formula is given the functions `f` that it calls: an array library's, or `ON_SCALARS`. It computes
-in float64; a result of float32 is rounded once.
+A formula is given the functions `f` that it calls: an array library's, or those of expressions
+(`formula.py`). It computes in float64; a result of float32 is rounded once.
 """
 
 from __future__ import annotations
