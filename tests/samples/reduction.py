@@ -213,6 +213,7 @@ def _exponentials(name: str) -> Iterable[Sample]:
         yield from (Sample((a, wrap(dim))) for dim in (0, -1))
     yield from (Sample((special(dtype), wrap(0))) for dtype in FLOATS)
     yield Sample((np.array([[1000.0, 1001.0], [-1000.0, -np.inf]]), wrap(1)))
+    yield from (Sample((np.array(value), wrap(0))) for value in (1000.0, -1000.0, np.inf))
     if name == "logsumexp":
         yield Sample((array((2, 3)), (0, 1)), {"keepdim": True}, smooth=True)
         yield Sample((array((2, 3), "int64"), (0,)))

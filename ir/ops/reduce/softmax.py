@@ -34,7 +34,7 @@ def _logsumexp_vjp(
 def _logsumexp(self: Operand, dim: Dims, keepdim: bool = False) -> Operand:
     dims, final = dims_of(self, dim), floating(self)
     value = widened(self, final)
-    if 0 in self.shape or not dims:
+    if 0 in self.shape:
         return total(value.exp(), dims, keepdim=keepdim).log().to(final)
     if self.is_complex():  # a shift by real numbers leaves the imaginary part in -pi to pi
         peak = value.real.amax(dims, True)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError
 from aotlite.ir.op import OPS
+from aotlite.ir.op.schema import REQUIRED
 from tests.ir.helpers.op_oracle import (
     FLOATS,
     as_ours,
@@ -126,6 +127,36 @@ def test_special_values_equal_torch(torch, name, values):
     a = np.array(values, "f4")
     theirs = getattr(torch.from_numpy(a), name)(0)
     assert_same(tuple_of(theirs), getattr(al.from_numpy(a), name)(0))
+
+
+def _along_dim() -> list[str]:
+    """The ops of one operand and a dimension, whose other parameters have defaults."""
+    found = []
+    for name, op in OPS.items():
+        first, *rest = op.schema.parameters or (None,)
+        dims = [p for p in rest if p.name == "dim"]
+        others = [p for p in rest if p.name != "dim" and p.default is REQUIRED]
+        if first is not None and first.name == "self" and dims == rest[:1] and dims and not others:
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("name", _along_dim())
+def test_a_number_is_one_element_to_ops_along_a_dimension(name):
+    """What a kernel does without dimensions is what it does with one of one element."""
+    for value in (1.0, -1.0, 1000.0, -1000.0, 0.0, -0.0, np.inf, -np.inf, np.nan):
+        number = al.tensor(value, dtype=al.float32)
+        try:
+            found = getattr(al, name)(number.clone(), dim=0)
+        except (al.ShapeError, IndexOutOfRangeError):  # of one dimension at least, as in PyTorch
+            continue
+        expected = getattr(al, name)(number.reshape(1), dim=0)
+        for mine, theirs in zip(_tensors(found), _tensors(expected), strict=True):
+            np.testing.assert_array_equal(mine.numpy(), theirs.reshape(mine.shape).numpy())
+
+
+def _tensors(result):
+    return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
 @pytest.mark.torch
