@@ -81,6 +81,14 @@ def of_module_in_a_package(value: Any, body: Body) -> tuple[Function, Put]:
     return names["function"], lambda other: setattr(package.inner, "w", other)
 
 
+def of_module_in_a_cell(value: Any, body: Body) -> tuple[Function, Put]:
+    """Imported by the function around, not by the module."""
+    outside: Any = types.ModuleType("outside")
+    outside.inner = types.ModuleType("outside.inner")
+    outside.inner.w = value
+    return (lambda x: body(x, outside.inner.w)), lambda other: setattr(outside.inner, "w", other)
+
+
 def of_partial(value: Any, body: Body) -> tuple[Function, Put]:
     function: Any = functools.partial(lambda x, w: body(x, w), w=value)
     return function, lambda other: function.keywords.__setitem__("w", other)
@@ -195,6 +203,7 @@ def of_gradient(value: Any, body: Body) -> tuple[Function, Put]:
 WAYS: tuple[Way, ...] = (
     *(of_cell, of_nested_function, of_default, of_keyword_default, of_global, of_module),
     of_module_in_a_package,
+    of_module_in_a_cell,
     *(of_partial, of_partial_of_what_reads, of_wrapped, of_method, of_object, of_class),
     *(of_containers, of_nn_module, of_function_in_a_list, of_gradient),
     *(of_wrapped_alone, of_another_method),

@@ -80,6 +80,8 @@ FAMILIES: tuple[tuple[Any, ...], ...] = (
     (Shy(1), Shy(2), Slots(1), Slots(2), [Shy(1)], {"a": Slots(2)}, (Shy(3), one), 1),
     ([1, 2], [1, 2.0], [2, 1], (1, 2), {"a": 1, "b": 2}, {"b": 2, "a": 1}, [[1], 2], {1, 2}),
     (range(3), range(4), slice(1), slice(2), frozenset({1}), frozenset({True}), {1}, {1.0}),
+    ({0.0: 1}, {-0.0: 1}, {0: 1}, {False: 1}, {(1,): 1}, {(True,): 1}, {((1.0,),): 1}, {one: 1}),
+    ({0.0}, {-0.0}, {(1,)}, {(True,)}, {8, 0}, {0, 8}, frozenset((8, 0)), frozenset((0, 8))),
     (np.arange(2), np.arange(2.0), np.arange(3), np.zeros((2, 1)), [0, 1]),
 )
 """Values by families: their members are easily taken for each other."""
@@ -186,7 +188,16 @@ def values_met(draw: Any) -> tuple[Any, list[Any]]:
 @settings(max_examples=50)
 @given(values_met())
 def test_a_value_is_read_anew_and_what_was_met_compiles_nothing(met: tuple[Any, list[Any]]) -> None:
-    way, values = met
+    _check_that_it_is_read_anew(*met)
+
+
+@pytest.mark.rules("CAP-12")
+@pytest.mark.parametrize("family", FAMILIES, ids=[type(family[0]).__name__ for family in FAMILIES])
+def test_values_that_are_taken_for_each_other_are_told_apart(family: tuple[Any, ...]) -> None:
+    _check_that_it_is_read_anew(of_cell_or_none, Values(family))
+
+
+def _check_that_it_is_read_anew(way: Any, values: list[Any]) -> None:
     function, put = way(values[0], body)
     compiled, x = al.compile(function), al.ones(2)
     entries = 0

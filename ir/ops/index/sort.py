@@ -369,6 +369,9 @@ def _weighed_dtype(dtype: DType) -> DType:
     return dtype if dtype is dtypes.float32 else dtypes.float64
 
 
+_LARGEST = (1 << 63) - 1
+
+
 def _bincount_kernel(
     xp: Namespace, known: Outline, a: Array, weights: Array | None, minlength: int
 ) -> Array:
@@ -377,6 +380,9 @@ def _bincount_kernel(
     least = int(xp.min(a))
     if least < 0:
         raise IndexOutOfRangeError(f"bincount: an element is {least}, expected at least 0")
+    largest = int(xp.max(a))
+    if largest >= _LARGEST:  # of which NumPy would write beyond its result
+        raise IndexOutOfRangeError(f"bincount: an element is {largest}, expected under {_LARGEST}")
     if weights is not None:
         weights = cast(xp, weights, dtypes.float64)
     return cast(xp, xp.bincount(cast(xp, a, dtypes.int64), weights, minlength), known.dtype)

@@ -183,3 +183,13 @@ def test_sets_of_sixteen_bit_floats(dtype):
     assert [0.5, 1.0, 2.0, 3.0] == x.unique().tolist()
     assert [[0.5, 3.0], [2.0, 1.0]] == x.unique(dim=0).tolist()
     assert [0, 2] == al.searchsorted(x[2], al.tensor([0.25, 4.0])).tolist()
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(2**63 - 1, "int64"), (2**64 - 1, "uint64")])
+def test_no_element_of_bincount_has_a_place_that_overflows(value, dtype):
+    """NumPy counts the places as `value + 1` in 64 bits, and would write where it has none."""
+    with pytest.raises(IndexOutOfRangeError) as caught:
+        al.tensor([1, value], dtype=getattr(al, dtype)).bincount()
+    assert str(caught.value) == (
+        f"bincount: an element is {value}, expected under 9223372036854775807"
+    )

@@ -151,6 +151,25 @@ def of_inherited_attribute(value: Any, body: Body) -> tuple[Function, Put]:
     return (lambda x: body(x, Special.w)), lambda other: setattr(Config, "w", other)
 
 
+def of_hiding_attribute(value: Any, body: Body) -> tuple[Function, Put]:
+    """A base's attribute first, then one of the class itself, which hides it, and back."""
+
+    class Config:
+        w: ClassVar[Any] = value
+
+    class Special(Config):
+        pass
+
+    def put(other: Any) -> None:
+        if "w" in vars(Special):
+            del Special.w
+            Config.w = other
+        else:
+            Special.w = other
+
+    return (lambda x: body(x, Special.w)), put
+
+
 def of_replaced_method(value: Any, body: Body) -> tuple[Function, Put]:
     """The method itself is another one, with a value of its own."""
 
@@ -210,7 +229,8 @@ def of_base_elsewhere(value: Any, body: Body) -> tuple[Function, Put]:
 
 WAYS: tuple[Way, ...] = (
     *map(way_of_call, CALLS.values()),
-    *(of_class_attribute, of_inherited_attribute, of_replaced_method, of_base_elsewhere),
+    *(of_class_attribute, of_inherited_attribute, of_hiding_attribute),
+    *(of_replaced_method, of_base_elsewhere),
     *map(way_of_module, ("self.static(x)", "Net.static(x)", "body(x, self.asked)")),
 )
 ONCE = "@al.autograd.function.once_differentiable"

@@ -192,6 +192,16 @@ def _is_dict(value: Any, expected: Any, holders: list[object], met: list[object]
     return True
 
 
+def _is_dict_of_any_keys(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+    """As `_is_dict`, for keys that are equal to others: numbers, tuples, sets."""
+    kind, keys = expected
+    if type(value) is not kind or len(value) != len(keys) or tuple(map(_key, value)) != keys:
+        return False
+    holders.append(value)
+    met.append(value)
+    return True
+
+
 def _is_long(value: Any, expected: Any, holders: Sequence[object], met: Sequence[object]) -> bool:
     return type(value) is expected[0] and len(value) == expected[1]
 
@@ -310,9 +320,14 @@ class Snapshotter:
         self._left -= len(value)
         self._containers.add(self._holders)
         if isinstance(value, dict):
-            keys = tuple(value)
-            form, items = (kind, keys, tuple(map(type, keys))), list(value.items())
-            return self._open(holder, key, value, _is_dict, form, items, inside=inside)
+            keys, items = tuple(value), list(value.items())
+            kinds = tuple(map(type, keys))
+            if _EXACT.issuperset(kinds):
+                return self._open(
+                    holder, key, value, _is_dict, (kind, keys, kinds), items, inside=inside
+                )
+            form = kind, tuple(map(_key, keys))
+            return self._open(holder, key, value, _is_dict_of_any_keys, form, items, inside=inside)
         items = list(enumerate(value))
         return self._open(
             holder, key, value, _is_sequence, (kind, len(value)), items, inside=inside
@@ -366,10 +381,20 @@ def _leaf(value: Any) -> Any:
     if isinstance(value, (enum.Enum, DType, Device, type, types.FunctionType)):
         return Same(value)
     if isinstance(value, (set, frozenset)):
-        return kind, frozenset((type(item), item) for item in value)
+        return kind, tuple(map(_key, value))  # in order: a program may walk through it
     if isinstance(value, (range, slice, numbers.Number)):
         return kind, repr(value)
     return Same(value)
+
+
+def _key(value: Any) -> Any:
+    """The image of a key of a dict, or of an item of a set: numbers in it by type and bits."""
+    kind = type(value)
+    if isinstance(value, tuple):
+        return kind, tuple(map(_key, value))
+    if isinstance(value, (frozenset, numbers.Number, np.generic)):
+        return _leaf(value)
+    return kind, value
 
 
 class Same:

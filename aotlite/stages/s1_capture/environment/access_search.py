@@ -148,9 +148,19 @@ class _Search:
                 value = _opened(vars(base)[name])
                 if key not in self._taken and isinstance(value, (*_VALUES, type)):
                     self._taken.add(key)
+                    for at in _hiding(kind, number, name, place):
+                        self.roots.append(at)
+                        yield NOTHING, at
                     at = place.then("class", (number, name))
                     self.roots.append(at)
                     yield value, at
+
+
+def _hiding(kind: type, number: int, name: str, place: AccessPath) -> Iterator[AccessPath]:
+    """Where an attribute, put into a class before base `number`, would hide that of the base."""
+    for before, base in enumerate(kind.__mro__[:number]):
+        if name not in vars(base):
+            yield place.then("class", (before, name))
 
 
 _NAMING = (types.FunctionType, types.MethodType, functools.partial)
@@ -256,7 +266,10 @@ def _inside_function(
     attributes: tuple[str, ...],
 ) -> Iterator[tuple[Any, AccessPath]]:
     for i in range(len(function.__closure__ or ())):
-        yield _cell(function, i), place.then("cell", i)
+        value, at = _cell(function, i), place.then("cell", i)
+        yield value, at
+        if isinstance(value, types.ModuleType):  # imported by the function around
+            yield from _inside_module(value, attributes, at)
     for i, value in enumerate(function.__defaults__ or ()):
         yield value, place.then("default", i)
     for name, value in (function.__kwdefaults__ or {}).items():
