@@ -94,6 +94,7 @@ ONE: dict[str, Callable[[Any], Any]] = {
     "reduced": lambda x: x * x.sum(),
     "softmax": lambda x: al.softmax(x, -1),
     "rows": lambda x: al.cat([x[2:], x[:2]]),
+    "a column": lambda x: x[:, :1].expand(4, 4) * 1,
 }
 TWO: dict[str, Callable[[Any, Any], Any]] = {
     "mul": lambda x, y: x * y,

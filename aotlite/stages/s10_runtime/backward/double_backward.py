@@ -26,7 +26,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Output, Part, Role, Tangent
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.s10_runtime.backward.memory.mutations import BackwardMemoryWriter, check_forms
-from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardCall, BackwardPlan
+from aotlite.stages.s10_runtime.backward.plan import UNREAD, Absent, BackwardCall, BackwardPlan
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter
 from aotlite.stages.s10_runtime.subclass_code import SubclassWriter
 from aotlite.stages.shared.double_backward import double_backward_refusal, owner_at_next_order
@@ -113,7 +113,9 @@ class DifferentiableStep:
         made = self.order.node(plan, None, ends, saved)
         node.begin_order(made)
         owners = self._owners(node, grads, tensors)
-        made.saved_versions = [owners[each.owner] for each in plan.saved_tensors]
+        # What no node of the tape has saved before, the forms of gradients have read: the mask of
+        # a result. Eager reads it as it is by then, and checks no version.
+        made.saved_versions = [owners.get(each.owner, UNREAD) for each in plan.saved_tensors]
         if plan.write_observed:
             made.observed_storages = [owners[owner][0] for _, owner in plan.write_observed]
             for storage in dict.fromkeys(made.observed_storages):

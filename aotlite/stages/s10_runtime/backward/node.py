@@ -39,6 +39,7 @@ from aotlite.stages.s10_runtime.backward.memory.packed_saves import (
 )
 from aotlite.stages.s10_runtime.backward.plan import (
     NOTHING_ABSENT,
+    UNREAD,
     Absent,
     BackwardPlan,
     copied_error,
@@ -48,8 +49,6 @@ from aotlite.stages.s10_runtime.subclass_code import dense_gradients, with_histo
 
 Wanted = frozenset[SourceRole] | None
 """The inputs whose gradients alone are asked for; None where all are."""
-_UNREAD: Any = (Storage(None), 0)
-"""Stands for the saved version of a tensor that no further backward reads."""
 _LOCKS = [lock() for _ in range(64)]
 """Locks of nodes with values that are copied on write. Many nodes share one: making it costs."""
 
@@ -358,5 +357,5 @@ class CompiledBackward(TapeNode):
             self._left = plan.left(values, closed)
         self.saved = None
         pairs = zip(plan.read(closed), self.saved_versions, strict=True)
-        self.saved_versions = [pair if is_read else _UNREAD for is_read, pair in pairs]
+        self.saved_versions = [pair if is_read else UNREAD for is_read, pair in pairs]
         return True
