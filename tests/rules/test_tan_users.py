@@ -6,6 +6,7 @@ Python again. These are the programs that see a difference (decision 0021).
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -340,6 +341,43 @@ def test_containers_on_a_context_are_put_back_as_they_were() -> None:
     for _ in range(2):
         grad: Any = al.autograd.grad(result, [x], create_graph=True)[0]
         assert [222.0, 222.0] == grad.tolist()
+
+
+@pytest.mark.rules("DBL-2")
+@pytest.mark.parametrize("kind", ["list", "deque", "bounded deque", "dict", "ordered", "default"])
+def test_what_a_backward_adds_to_a_container_on_a_context_is_gone_at_the_next(kind: str) -> None:
+    class Kept(al.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            ctx.kept = {
+                "list": list,
+                "deque": deque,
+                "bounded deque": lambda: deque(maxlen=2),
+                "dict": dict,
+                "ordered": OrderedDict,
+                "default": lambda: defaultdict(list),
+            }[kind]()
+            return x * x * x
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            kept = ctx.kept[0] if kind == "default" else ctx.kept
+            if isinstance(kept, dict):
+                kept.setdefault("squared", x * x)
+                return grad * 3.0 * kept["squared"]
+            if not kept:
+                kept.append(x * x)
+            assert getattr(kept, "maxlen", None) in (None, 2)
+            return grad * 3.0 * kept[0]
+
+    x = leaf()
+    found = al.compile(lambda x: Kept.apply(x), backend="reference")(x).sum()
+    for factor, power in ((3.0, 2), (6.0, 1), (6.0, 0)):
+        grad: Any = al.autograd.grad(found, [x], create_graph=True)[0]
+        assert (factor * x.detach() ** power).tolist() == grad.tolist()
+        found = grad.sum()
 
 
 class Scales(Identity):

@@ -9,12 +9,14 @@ The first recording leaves a fake of its own graph on the context. A second one,
 or for a derivative, would use that fake, which is no value of the second graph. Likewise a list on
 the context that grows with each backward would be longer there. So every recording of a tape finds
 the attributes as the first one found them: those that the forward, or a backward recorded before in
-the same graph, has left. Lists, dicts, sets and tuples are copied, at any depth; other objects are
-not. Used by stage 4. Rules: TAN-8, DBL-1, DBL-2. Spec: `specs/s4_joint.md`.
+the same graph, has left. Lists, dicts, deques, sets and tuples are copied, at any depth; other
+objects are not. Used by stage 4. Rules: TAN-8, DBL-1, DBL-2. Spec: `specs/s4_joint.md`.
 """
 
 from __future__ import annotations
 
+import copy
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Sequence
 
 import attrs
@@ -24,6 +26,7 @@ from aotlite.eager.autograd.custom_function.node import CustomNode
 from aotlite.eager.base.tape.node import Edge
 from aotlite.stages.shared.tape_queries import passed_at_some_order
 
+_COPIED = (list, deque, dict, OrderedDict, defaultdict)
 _OWN = frozenset(vars(FunctionCtx("", ())))
 """The attributes that the engine keeps on a context."""
 
@@ -75,14 +78,13 @@ def _copied(value: object, known: dict[int, object]) -> object:
     if type(value) is set:
         made = known[id(value)] = set(value)
         return made
-    if type(value) is list:
-        items: list[object] = []
-        known[id(value)] = items
-        items += [_copied(item, known) for item in value]
+    if isinstance(value, (list, deque)) and type(value) in _COPIED:
+        items = known[id(value)] = copy.copy(value)  # a deque keeps its length, a defaultdict its
+        items.clear()  # factory
+        items.extend([_copied(item, known) for item in value])
         return items
-    if type(value) is dict:
-        pairs: dict[object, object] = {}
-        known[id(value)] = pairs
+    if isinstance(value, dict) and type(value) in _COPIED:
+        pairs = known[id(value)] = copy.copy(value)
         pairs.update({key: _copied(item, known) for key, item in value.items()})
         return pairs
     return value
