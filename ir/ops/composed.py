@@ -223,11 +223,6 @@ def floating(x: Operand) -> DType:
     return x.dtype if x.dtype.is_differentiable else dtypes.default_dtype
 
 
-def total(x: Operand, dims: tuple[int, ...], *, keepdim: bool = True) -> Operand:
-    """The sum over these dimensions; the operand itself if there are none."""
-    return x.sum(dims, keepdim) if dims else x
-
-
 def over(x: Operand, count: float) -> Operand:
     """`x / count`, which is nan or infinite for 0, where Python's division would raise."""
     if type(count) in (int, float) and count != 0:

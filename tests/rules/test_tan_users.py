@@ -343,21 +343,24 @@ def test_containers_on_a_context_are_put_back_as_they_were() -> None:
         assert [222.0, 222.0] == grad.tolist()
 
 
+CONTAINERS: dict[str, Callable[[], Any]] = {
+    "list": list,
+    "deque": deque,
+    "bounded deque": lambda: deque(maxlen=2),
+    "dict": dict,
+    "ordered": OrderedDict,
+    "default": lambda: defaultdict(list),
+}
+
+
 @pytest.mark.rules("DBL-2")
-@pytest.mark.parametrize("kind", ["list", "deque", "bounded deque", "dict", "ordered", "default"])
+@pytest.mark.parametrize("kind", CONTAINERS)
 def test_what_a_backward_adds_to_a_container_on_a_context_is_gone_at_the_next(kind: str) -> None:
     class Kept(al.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
             ctx.save_for_backward(x)
-            ctx.kept = {
-                "list": list,
-                "deque": deque,
-                "bounded deque": lambda: deque(maxlen=2),
-                "dict": dict,
-                "ordered": OrderedDict,
-                "default": lambda: defaultdict(list),
-            }[kind]()
+            ctx.kept = CONTAINERS[kind]()
             return x * x * x
 
         @staticmethod

@@ -11,7 +11,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.dims import along
 from aotlite.ir.op.operand import Operand
-from aotlite.ir.ops.composed import composed, dims_of, floating, total
+from aotlite.ir.ops.composed import composed, dims_of, floating
 from aotlite.ir.ops.declare import to_float
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import require_floating
@@ -35,7 +35,7 @@ def _logsumexp(self: Operand, dim: Dims, keepdim: bool = False) -> Operand:
     dims, final = dims_of(self, dim), floating(self)
     value = widened(self, final)
     if 0 in self.shape:
-        return total(value.exp(), dims, keepdim=keepdim).log().to(final)
+        return value.exp().sum(dims, keepdim).log().to(final)
     if self.is_complex():  # a shift by real numbers leaves the imaginary part in -pi to pi
         peak = value.real.amax(dims, True)
         peak = (peak.abs() == math.inf).where(0, peak)

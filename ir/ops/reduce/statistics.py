@@ -12,7 +12,7 @@ from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import reduced_over
 from aotlite.ir.op.operand import Operand
-from aotlite.ir.ops.composed import composed, count_of, dims_of, over, total
+from aotlite.ir.ops.composed import composed, count_of, dims_of, over
 from aotlite.ir.ops.declare import real_of
 from aotlite.ir.ops.kinds import require_inexact
 from aotlite.ir.ops.linalg.forms import linalg_matrix_norm
@@ -42,10 +42,10 @@ def _variance_of(self: Operand, dim: Dims, correction: float | None, keepdim: bo
     """The variance of an operand, in the dtype in which it is formed."""
     dims, value = dims_of(self, dim), widened(self)
     size = count_of(self, dims)
-    off = value - over(total(value, dims), size)
+    off = value - over(value.sum(dims, True), size)
     if off.is_complex():
         off = off.abs()
-    return over(total(off * off, dims, keepdim=keepdim), _degrees(size, correction))
+    return over((off * off).sum(dims, keepdim), _degrees(size, correction))
 
 
 def _var_vjp(
@@ -215,7 +215,7 @@ def _norm(
     if math.isinf(ord):
         extreme = value.amax if ord > 0 else value.amin
         return (extreme(dims, keepdim) if dims else value).to(final)
-    whole = total(_powers_of(value, ord), dims, keepdim=keepdim)
+    whole = _powers_of(value, ord).sum(dims, keepdim)
     if ord == 2:
         whole = whole.sqrt()
     elif ord not in (0, 1):

@@ -12,7 +12,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.operand import Operand
-from aotlite.ir.ops.composed import count_of, dims_of, over, total
+from aotlite.ir.ops.composed import count_of, dims_of, over
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import require_inexact, require_real
 from aotlite.ir.ops.precision import widened
@@ -49,7 +49,7 @@ def _mean(
     self: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Operand:
     dims, final = dims_of(self, dim), dtype or self.dtype
-    whole = total(widened(self, final), dims, keepdim=keepdim)
+    whole = widened(self, final).sum(dims, keepdim)
     return over(whole, count_of(self, dims)).to(final)
 
 
@@ -83,7 +83,7 @@ def _nansum(
 ) -> Operand:
     final = summed("nansum", self.dtype, dtype)
     values = widened(self.isnan().where(0, self), final)
-    return total(values, dims_of(self, dim), keepdim=keepdim).to(final)
+    return values.sum(dims_of(self, dim), keepdim).to(final)
 
 
 NANSUM = reduction(

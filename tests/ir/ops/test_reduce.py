@@ -141,11 +141,12 @@ def _along_dim() -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("name", _along_dim())
-def test_a_number_is_one_element_to_ops_along_a_dimension(name):
+def test_a_number_is_one_element_to_ops_along_a_dimension(name, dtype):
     """What a kernel does without dimensions is what it does with one of one element."""
     for value in (1.0, -1.0, 1000.0, -1000.0, 0.0, -0.0, np.inf, -np.inf, np.nan):
-        number = al.tensor(value, dtype=al.float32)
+        number = al.tensor(value, dtype=getattr(al, dtype))
         try:
             found = getattr(al, name)(number.clone(), dim=0)
         except (al.ShapeError, IndexOutOfRangeError):  # of one dimension at least, as in PyTorch
@@ -153,6 +154,8 @@ def test_a_number_is_one_element_to_ops_along_a_dimension(name):
         expected = getattr(al, name)(number.reshape(1), dim=0)
         for mine, theirs in zip(_tensors(found), _tensors(expected), strict=True):
             np.testing.assert_array_equal(mine.numpy(), theirs.reshape(mine.shape).numpy())
+            signs = [np.signbit(each.numpy()[()]) for each in (mine, theirs.reshape(mine.shape))]
+            assert np.isnan(mine.numpy()) or signs[0] == signs[1]
 
 
 def _tensors(result):

@@ -192,7 +192,9 @@ def _is_dict(value: Any, expected: Any, holders: list[object], met: list[object]
     return True
 
 
-def _is_dict_of_any_keys(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+def _is_dict_of_any_keys(
+    value: Any, expected: Any, holders: list[object], met: list[object]
+) -> bool:
     """As `_is_dict`, for keys that are equal to others: numbers, tuples, sets."""
     kind, keys = expected
     if type(value) is not kind or len(value) != len(keys) or tuple(map(_key, value)) != keys:
@@ -387,7 +389,7 @@ def _leaf(value: Any) -> Any:
     return Same(value)
 
 
-def _key(value: Any) -> Any:
+def _key(value: object) -> object:
     """The image of a key of a dict, or of an item of a set: numbers in it by type and bits."""
     kind = type(value)
     if isinstance(value, tuple):

@@ -28,7 +28,7 @@ from aotlite.stages.records.capture_inputs import SourceRole
 Absent = frozenset[Any]
 """Results whose gradients do not arrive in a backward, and effects that do not happen in it."""
 NOTHING_ABSENT: Absent = frozenset()
-UNREAD: tuple[Storage, int] = (Storage(None), 0)  # type: ignore[arg-type]
+UNREAD: tuple[Storage, int] = (Storage(None), 0)
 """Stands for the saved version of a tensor that is not checked: no further backward reads it."""
 
 
