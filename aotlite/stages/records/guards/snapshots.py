@@ -193,9 +193,12 @@ def _is_dict(value: Any, expected: Any, holders: list[object], met: list[object]
 
 
 def _is_dict_of_any_keys(
-    value: Any, expected: Any, holders: list[object], met: list[object]
+    value: dict[object, object],
+    expected: tuple[type, tuple[object, ...]],
+    holders: list[object],
+    met: list[object],
 ) -> bool:
-    """As `_is_dict`, for keys that are equal to others: numbers, tuples, sets."""
+    """As `_is_dict`, for keys that may equal others: numbers, tuples, sets."""
     kind, keys = expected
     if type(value) is not kind or len(value) != len(keys) or tuple(map(_key, value)) != keys:
         return False
