@@ -189,6 +189,8 @@ def _masked_fill_kernel(
     return xp.where(mask, value, a)
 
 
+# Beside a kernel: as one, it takes 5 times as long for 8 x 8. Where its `where` asks for no metas,
+# a call still takes 1.5 times as long.
 def _masked_fill_expanded(self: Operand, mask: Operand, value: Any) -> Operand:
     value = value.to(self.dtype) if hasattr(value, "meta") else self.new_full((), value)
     return mask._do("where", value, self)

