@@ -44,7 +44,7 @@ class CompiledFunction:
         self.function = function
         self.options = options
         self.entries: list[CompiledEntry] = []
-        self._runs: tuple[Callable[[Any], Any], ...] = ()
+        self._runs: tuple[Callable[[object], object], ...] = ()
         """The functions of the entries whose leaves are the positional arguments themselves."""
         self._forms: dict[Any, list[CompiledEntry]] = {}
         self._lock = lock()

@@ -150,7 +150,7 @@ def _with_effect(
 
 
 # ----------------------------------------------------------------- results of the user's parts
-def _checked_meta(schema: Schema, meta: Callable[..., object]) -> Callable[..., Any]:
+def _checked_meta(schema: Schema, meta: Callable[..., object]) -> Callable[..., object]:
     count = len(schema.returns)
 
     def rule(*key: object) -> Any:

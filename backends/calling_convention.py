@@ -41,7 +41,7 @@ class Run:
     list of these (BOX-1). It may be replaced between calls."""
     runs_user_code = False
     """Whether it calls a user's functions: then NumPy's warnings and grad mode are theirs."""
-    output_strides: Sequence[Any] | None = None
+    output_strides: Sequence[object] | None = None
     """For each output its strides, or None for those of the graph (SAV-6)."""
     kernels: Any
     """What it is made of, for users who print it; some backends have none."""

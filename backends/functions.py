@@ -161,7 +161,7 @@ class GraphFunction:
     def _metas(self) -> list[Any]:
         return [node.meta for node in self.graph.placeholders]
 
-    def __call__(self, *arrays: Any) -> list[Any]:
+    def __call__(self, *arrays: Any) -> list[object]:
         """Returns the results for these arrays, given one by one or as one list.
 
         A list is emptied (BOX-1). An array whose input the graph writes is written.
@@ -218,7 +218,7 @@ def _check_same(name: str, graph: Graph, given: Graph) -> None:
             )
 
 
-def _signature(values: Sequence[object]) -> list[Any]:
+def _signature(values: Sequence[object]) -> list[object]:
     """Returns (meta, role) of each node; other values as they are."""
     return [(v.meta, v.role) if type(v) is Node else v for v in values]
 
@@ -305,7 +305,7 @@ class ArrayRun(Run):
         )
 
 
-_holders: Callable[[Any], int] = getattr(sys, "getrefcount", lambda value: sys.maxsize)
+_holders: Callable[[object], int] = getattr(sys, "getrefcount", lambda value: sys.maxsize)
 """Returns an object's number of references; without reference counts each result is copied."""
 
 

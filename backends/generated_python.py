@@ -156,7 +156,7 @@ class _Writer:
         self.rows += [None, None, *[None] * len(head), *nodes, None, None, None, None]
         return self.source.text(name, "box")
 
-    def _outputs(self) -> list[tuple[Any, bool]]:
+    def _outputs(self) -> list[tuple[object, bool]]:
         return list(zip(self.graph.outputs, returned_as_arrays(self.graph), strict=True))
 
     @property
@@ -315,7 +315,7 @@ def _library(node: Node) -> Any:
     return meta.device.arrays
 
 
-def _plain_function(node: Node, op: PureOp) -> Callable[..., Any] | None:
+def _plain_function(node: Node, op: PureOp) -> Callable[..., object] | None:
     """Returns the array library's function that the kernel amounts to on operands of these dtypes;
     None where the kernel does more, such as casts."""
     meta: Any = node.meta

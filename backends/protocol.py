@@ -81,7 +81,7 @@ class WindowRun(Run):
     def _arrays(self) -> list[Any]:
         """For each output its meta if it is returned as an array, else None. Saved values have the
         strides that the function reports (SAV-6)."""
-        reported: Sequence[Any] = self.output_strides or [None] * len(self.graph.outputs)
+        reported: Sequence[object] = self.output_strides or [None] * len(self.graph.outputs)
         return [
             _relaid(value, strides) if isinstance(role, (Saved, MutatedInput)) else None
             for role, value, strides in zip(

@@ -99,7 +99,7 @@ class _KernelInterpreter(Interpreter):
         found: list[ArrayValue | None] = self._run_nodes()
         return found
 
-    def placeholder(self, target: object, args: tuple[object, ...]) -> Any:
+    def placeholder(self, target: object, args: tuple[object, ...]) -> object:
         """The next input. One that nothing reads has no memory."""
         buffer, start = window_of(self._inputs.pop())
         return ArrayValue(buffer, self.node.meta, start)  # type: ignore[arg-type]

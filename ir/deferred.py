@@ -29,7 +29,7 @@ class _Deferred:
         return f"deferred({self._name!r})"
 
 
-def deferred(name: str) -> Any:
+def deferred(name: str) -> _Deferred:
     """A proxy of the module of this full name. The first attribute access imports it.
 
     >>> deferred("colorsys").rgb_to_yiq(0.0, 0.0, 0.0)

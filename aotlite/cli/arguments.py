@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import full
@@ -21,7 +20,7 @@ _MOST_DIGITS = 100
 """The most digits of a size that are parsed, so that messages show sizes that are too large."""
 
 
-def value_from_text(text: str, option: str = "--arg") -> Any:
+def value_from_text(text: str, option: str = "--arg") -> object:
     """Returns a tensor of ones for a dtype and a shape, or the value of a Python literal.
 
     A tensor is a dtype (`f32` or `float32`), sizes in brackets, optionally strides in brackets, and

@@ -30,7 +30,7 @@ def _saved_storages(result: Tensor) -> Iterator[Storage]:
                 yield saved.tensor.storage
 
 
-def _tape(start: Any) -> Iterator[Any]:
+def _tape(start: Any) -> Iterator[object]:
     """Yields each tape node behind this one, itself included, once."""
     seen: set[int] = set()
     stack = [start]

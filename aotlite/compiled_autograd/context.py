@@ -104,7 +104,7 @@ class _Switch:
                 return function(*args, **kwargs)
 
         @wraps(function)
-        def inside_generator(*args: object, **kwargs: object) -> Any:
+        def inside_generator(*args: object, **kwargs: object) -> object:
             return resumed(lambda: _Switch(self._name, self.tapes), function(*args, **kwargs))
 
         return inside_generator if isgeneratorfunction(function) else inside
@@ -132,7 +132,7 @@ def enable(compiler: object = None, **options: object) -> Any:
     return _Switch("enable", _compiler_of(compiler, options))
 
 
-def disable() -> Any:
+def disable() -> _Switch:
     """A block in which the engine runs this thread's backwards; can be used as a decorator."""
     return _Switch("disable", None)
 

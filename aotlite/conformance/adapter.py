@@ -337,7 +337,7 @@ class Adapter(Differentiable):
         """`copy.deepcopy` of a list of arrays."""
         return copy.deepcopy(values)
 
-    def pickled(self, values: list[Array]) -> Any:
+    def pickled(self, values: list[Array]) -> object:
         """A list of arrays through one pickle."""
         return pickle.loads(pickle.dumps(values))
 

@@ -6,7 +6,7 @@ import difflib
 import os
 import sys
 from importlib import import_module
-from typing import Any
+from types import ModuleType
 
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.signatures import checked
@@ -25,7 +25,7 @@ LIBRARIES: dict[str, str] = {
 """Name of a shipped library -> `module:Class` of its adapter."""
 
 
-def required(module: str, install: str) -> Any:
+def required(module: str, install: str) -> ModuleType:
     """Returns the module of a library. *Err* `MissingExtraError`, with the install command."""
     try:
         return import_module(module)

@@ -28,7 +28,7 @@ Place = tuple[int, str]
 class TrackedObject:
     """An object whose attribute reads a capture records, and whose writes it refuses (CAP-4)."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Any:
+    def __new__(cls, *args: object, **kwargs: object) -> TrackedObject:
         self = super().__new__(cls)
         recorder = STATE.recorder
         if recorder is not None:
@@ -65,7 +65,7 @@ _call = TrackedCallable.__call__
 class _Mode(threading.local):
     """The values that this thread's reads return instead of the attributes' (`substituting`)."""
 
-    substitutes: dict[Place, Any] | None = None
+    substitutes: dict[Place, object] | None = None
 
 
 _MODE = _Mode()

@@ -106,7 +106,7 @@ def call_of(args: tuple[object, ...], kwargs: dict[str, object]) -> FlatArgument
 
 def on_leaves(
     function: Callable[..., object], call: FlatArguments
-) -> Callable[[list[Any]], object]:
+) -> Callable[[list[object]], object]:
     """`function` on flat arguments, with an `ArrayStandIn` for each ndarray (NDA-2).
 
     The closure holds no argument: an error raised inside keeps its frame, and with it the closure.
@@ -200,7 +200,7 @@ def _numpy_result(leaf: Tensor) -> NumpyResult | None:
 
 def results_for_caller(
     result: Any, call: FlatArguments, kinds: tuple[NumpyResult | None, ...]
-) -> Any:
+) -> object:
     """The result with ndarrays and NumPy scalars where the function returned such (NDA-5).
 
     A returned ndarray argument is that very array; results that are one object stay one object.

@@ -64,7 +64,7 @@ class Options:
     since it then reads and writes each input once."""
     unlift_tokens: bool = True
     """Graphs for backends make and sink their tokens; False: they take and return them (TOK-3)."""
-    saved_hooks: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+    saved_hooks: tuple[Callable[..., object], Callable[..., object]] | None = None
     """(pack, unpack) functions for saved values, traced into the graphs (SAV-7)."""
     saved_hooks_mode: str = "donated"
     """Which saved values are packed: 'donated', 'no_static' or 'all'."""

@@ -35,7 +35,7 @@ else:  # most graphs are cut in the default way
     partitioners = deferred("aotlite.partition")
 
 
-def partitioner(options: Options) -> Callable[[Graph], Any] | None:
+def partitioner(options: Options) -> Callable[[Graph], object] | None:
     """The partitioner that the options choose; None where they name none: then stage 8
     runs, which `stages=` may replace.
 

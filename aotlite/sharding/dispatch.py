@@ -168,7 +168,7 @@ def with_operands(op: Op, args: tuple[Any, ...], operands: Sequence[object]) -> 
 
 
 # ----------------------------------------------------------------------------------------- views
-def _view(cls: type[Any], mesh: Mesh, op: ViewOp, x: Any, rest: tuple[object, ...]) -> Any:
+def _view(cls: type[Any], mesh: Mesh, op: ViewOp, x: Any, rest: tuple[object, ...]) -> object:
     """A view of each rank's part where there is one, else a window on all of them (SHD-6)."""
     placement, (meta, start) = x.placement, op.result((x, *rest))
     if op is AS_STRIDED:
@@ -222,7 +222,7 @@ def _places(meta: TensorMeta) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------------------------- writes
-def _write(cls: type[Any], mesh: Mesh, op: InplaceOp, args: tuple[Any, ...]) -> Any:
+def _write(cls: type[Any], mesh: Mesh, op: InplaceOp, args: tuple[Any, ...]) -> object:
     """Computes the result, and copies each rank's part of it into what the rank holds."""
     target = args[0]
     if not isinstance(target, cls):  # a dense tensor takes the whole

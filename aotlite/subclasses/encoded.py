@@ -99,7 +99,7 @@ class EncodedTensor(Tensor):
     @classmethod
     def __tensor_dispatch__(
         cls, func: View, types: object, args: tuple[Any, ...], kwargs: dict[str, object]
-    ) -> Any:
+    ) -> object:
         op: Op = func.op  # type: ignore[attr-defined]
         first = args[0]
         if op.views:

@@ -91,7 +91,7 @@ class MaskedTensor(Tensor):
     @classmethod
     def __tensor_function__(
         cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    ) -> object:
         op: Op = func.op  # type: ignore[attr-defined]
         inside = tuple({type(x.data) for x in args if isinstance(x, MaskedTensor)} - {Tensor})
         if not all(issubclass(kind, (MaskedTensor, EncodedTensor, *inside)) for kind in types):
@@ -104,7 +104,7 @@ class MaskedTensor(Tensor):
     @classmethod
     def __tensor_dispatch__(
         cls, func: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    ) -> object:
         x, rest = args[0], args[1:]
         if func.op.views:  # type: ignore[attr-defined]
             apart = func.__name__ == "as_strided" and x.data.stride() != x.mask.stride()
@@ -155,7 +155,7 @@ class _Made(Function):
     _is_formula = True
 
     @staticmethod
-    def forward(ctx: Any, data: Tensor, mask: Tensor) -> Any:
+    def forward(ctx: Any, data: Tensor, mask: Tensor) -> object:
         ctx.save_for_backward(mask)
         return MaskedTensor(data.detach(), mask)
 
@@ -175,7 +175,7 @@ class _Data(Function):
         return x.data.detach()
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
+    def backward(ctx: Any, grad: Any) -> object:
         (mask,) = ctx.saved_tensors
         return masked_tensor(ops.where(mask, _zeroed(grad), 0.0), mask)
 
@@ -226,7 +226,7 @@ def _is_own_write(op: Op, args: Any) -> bool:
     return others[0] is target or getattr(others[0], "made_for", None) is target
 
 
-def _write(op: Any, args: Any, kwargs: object) -> Any:
+def _write(op: Any, args: Any, kwargs: object) -> object:
     """Writes the target by a copy of its new value; returns it."""
     target = args[0]
     if _is_own_write(op, args):

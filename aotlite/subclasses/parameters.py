@@ -58,7 +58,7 @@ class _How:
         ]
         return _Wrap.apply(self, *parts)
 
-    def wrapper_of(self, parts: list[Tensor]) -> Any:
+    def wrapper_of(self, parts: list[Tensor]) -> object:
         inner = dict(zip(self.attributes, parts, strict=True))
         return unflatten(self.kind, inner, self.spec, self.meta.shape, self.meta.stride)
 

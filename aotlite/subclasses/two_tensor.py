@@ -65,7 +65,7 @@ class TwoTensor(Tensor):
         types: Iterable[type],
         args: tuple[Any, ...],
         kwargs: dict[str, object],
-    ) -> Any:
+    ) -> object:
         if not all(issubclass(kind, TwoTensor) for kind in types):
             return NotImplemented
         written = args[0] if func.op.writes else None  # type: ignore[attr-defined]

@@ -82,7 +82,7 @@ class PairedSessions:
         wanted = tuple(shape), str(self.library.dtype(dtype))
         return [p for p in reversed(self.live) if (tuple(p.its.shape), str(p.its.dtype)) == wanted]
 
-    def _pairs(self, mine: Any, its: Any) -> Any:
+    def _pairs(self, mine: Any, its: Any) -> object:
         if isinstance(mine, (tuple, list)):
             return tuple(map(self._pair, mine, its))
         return self._pair(mine, its)

@@ -101,7 +101,7 @@ class RankTensor(Tensor):
     @classmethod
     def __tensor_dispatch__(
         cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, object]
-    ) -> Any:
+    ) -> object:
         op: Op = func.op  # type: ignore[attr-defined]
         ranks = [each.rank for each in op.operands(op.bind(args, kwargs)) if isinstance(each, cls)]
         named = {name: _inside(value) for name, value in kwargs.items()}
@@ -121,7 +121,7 @@ class RankTensor(Tensor):
         return cls(found, rank)
 
 
-def _inside(value: object) -> Any:
+def _inside(value: object) -> object:
     if isinstance(value, tuple):
         return tuple(map(_inside, value))
     return value.inner if isinstance(value, RankTensor) else value

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
@@ -166,7 +166,7 @@ def _in_background(
     interpret = interpreted(program)
     patience = [PATIENCE]
 
-    def until_ready(arrays: list[object]) -> Any:
+    def until_ready(arrays: list[object]) -> object:
         if not job.done():
             sharing = InterpreterSchedule(job, patience[0])
 

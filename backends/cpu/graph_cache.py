@@ -62,7 +62,7 @@ class _Unwritten(Exception):
 
 
 # ----------------------------------------------------------------------------------------- records
-def _record(text: ProgramText) -> dict[str, Any]:
+def _record(text: ProgramText) -> dict[str, object]:
     program, printed = text.program, text.printed
     held = {buffer.number for buffer in text.held}
     kept = [b for b in program.buffers if b.kind is not BufferKind.TEMPORARY or b.number in held]
@@ -90,7 +90,7 @@ def _text(record: Mapping[str, Any]) -> ProgramText:
     return ProgramText(program, printed, record["arena"], tuple([held[n] for n in record["held"]]))
 
 
-def _buffer_record(buffer: ProgramBuffer) -> list[Any]:
+def _buffer_record(buffer: ProgramBuffer) -> list[object]:
     value = None if buffer.value is None else base64.b64encode(buffer.value.tobytes()).decode()
     return [buffer.number, buffer.dtype.name, buffer.size, buffer.kind.value, value]
 
@@ -101,7 +101,7 @@ def _buffer(number: int, dtype: str, size: int, kind: str, value: str | None) ->
     return ProgramBuffer(number, of, size, BufferKind(kind), value=data)
 
 
-def _segment_record(segment: str | Extern) -> Any:
+def _segment_record(segment: str | Extern) -> object:
     if type(segment) is str:
         return segment
     assert isinstance(segment, Extern)
@@ -118,7 +118,7 @@ def _segment(record: Any) -> str | Extern:
 
 
 # ------------------------------------------------------------------------------------------ values
-def _word(value: object) -> Any:
+def _word(value: object) -> object:
     """Returns the JSON of an argument: itself, or a list that begins with its kind."""
     if type(value) in _PLAIN:
         return value

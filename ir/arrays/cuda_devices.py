@@ -45,7 +45,7 @@ class Library:
     """CuPy, or an emulation of it, and its devices by index."""
 
     cupy: Any
-    cupyx: Any
+    cupyx: object
     devices: dict[int, Device] = attrs.field(factory=dict, init=False)
     name: str = "cuda"
     """The part of its devices' names before the colon."""

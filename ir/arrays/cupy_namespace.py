@@ -224,7 +224,7 @@ _WIDENING = frozenset("count_nonzero lexsort".split())
 _FILLING = frozenset("empty full ones zeros".split())
 
 
-def _bits_of(value: Any) -> Any:
+def _bits_of(value: Any) -> object:
     if isinstance(value, (list, tuple)):
         return type(value)([_bits_of(item) for item in value])
     return value.view(np.uint8) if is_float8(getattr(value, "dtype", None)) else value

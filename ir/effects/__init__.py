@@ -197,7 +197,7 @@ def _own(value: object) -> Any:
     return value
 
 
-def _given(found: object, meta: TensorMeta) -> Any:
+def _given(found: object, meta: TensorMeta) -> object:
     """A copy of a result, on its device."""
     arrays = meta.device.arrays
     buffer = copied(arrays, host_array(found), meta)

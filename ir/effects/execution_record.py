@@ -102,7 +102,7 @@ def unwatched() -> Iterator[None]:
         _WATCHED.ledger = before
 
 
-def watching(of: str, expected: Expected, run: Callable[..., Any]) -> Callable[..., Any]:
+def watching(of: str, expected: Expected, run: Callable[..., Any]) -> Callable[..., object]:
     """`run`, with a check that the expected effects happen, in order, and no others."""
 
     def call(*args: Any) -> Any:

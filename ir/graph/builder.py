@@ -145,7 +145,7 @@ class Builder:
         return Graph(tuple(self.nodes), self.name)
 
 
-def _unwrap(value: object) -> Any:
+def _unwrap(value: object) -> object:
     if type(value) is Proxy or type(value) is Results:
         return value.node
     if type(value) is tuple or type(value) is list:

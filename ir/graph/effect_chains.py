@@ -44,7 +44,7 @@ def is_effect(node: Node) -> bool:
     return type(op) is EffectOp or (type(op) is TokenOp and bool(op.effect))
 
 
-def effects_of(graph: Graph) -> dict[tuple[str, Any], list[str]]:
+def effects_of(graph: Graph) -> dict[tuple[str, object], list[str]]:
     """(effect type, phase) -> the names of the ops with that effect, in order."""
     return {
         key: [getattr(node.target, "of", node.target.name) for node in nodes]
@@ -150,7 +150,7 @@ def chain_fault(graph: Graph) -> tuple[Node, str] | None:
     the effect, or by the end of the chain. The numbers rise along a chain.
     """
     visited: set[Node] = set()
-    begun: set[Any] = set()
+    begun: set[object] = set()
     for node in graph.nodes:
         if node.op == "placeholder":
             start = node.role if isinstance(node.role, (Token, BackwardToken)) else None

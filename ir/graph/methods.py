@@ -69,7 +69,7 @@ def _str(self: Graph) -> str:
     return readable(self)
 
 
-def _reduce(self: Graph) -> tuple[Any, ...]:
+def _reduce(self: Graph) -> tuple[object, ...]:
     """Pickles the graph as the text of its file (SER-1): no code objects, no earlier graphs."""
     return files.loads, (files.dumps(self),)
 

@@ -62,7 +62,7 @@ class _Check:
     graph: Graph
     stage: str
     defined: set[Node] = attrs.field(factory=set)
-    fitting: dict[Any, set[tuple[type, ...]]] = attrs.field(factory=dict)
+    fitting: dict[object, set[tuple[type, ...]]] = attrs.field(factory=dict)
     """Each op -> the tuples of argument types that were found to fit its schema."""
     single: bool = True
     """Whether each node so far has one result: then what fits an op in any graph fits here."""

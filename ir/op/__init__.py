@@ -113,7 +113,7 @@ class Op:
     def __repr__(self) -> str:
         return f"ops.{self.name}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return op_named, (self.name,)
 
     @property
@@ -125,7 +125,7 @@ class Op:
         """The canonical positional arguments, defaults filled in. Raises ArgumentError."""
         return self._binder.bind(args, kwargs)
 
-    def _any_key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _any_key(self, args: tuple[Any, ...]) -> tuple[object, ...]:
         key = list(args)
         for i in self.tensors:
             if key[i] is not None:
@@ -168,7 +168,7 @@ class Op:
     # and the table logs `s0 == s1` as an assumption. So the result belongs in the cache of that
     # table, not in the op's. Were it cached with the op, the next trace would find it without
     # asking; its log would lack the assumption, and its code would also run for sizes 3 and 1.
-    def _symbolic_result(self, key: tuple[object, ...], table: SymbolTable) -> Any:
+    def _symbolic_result(self, key: tuple[object, ...], table: SymbolTable) -> object:
         """`result_for` where sizes are symbolic. It is cached in the table, beside its log."""
         found = table.cache.get((self, key))
         if found is None:
@@ -247,7 +247,7 @@ class PureOp(Op):
     moves: tuple[str, ...] = attrs.field(kw_only=True, default=())
     """Operands whose elements the result consists of, unchanged: `gather` moves `self`, `scatter`
     `self` and `src`. A mask of the elements moves by the same op."""
-    neutral: Callable[[Any], Any] | None = attrs.field(kw_only=True, default=None)
+    neutral: Callable[..., object] | None = attrs.field(kw_only=True, default=None)
     """Of a reduction or scan: `neutral(dtype)` is the element that changes nothing; None if there
     is none. Masked tensors have it in place of masked elements."""
     workspace: Mapping[str, Any] | None = attrs.field(kw_only=True, default=None)

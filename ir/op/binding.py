@@ -53,7 +53,7 @@ class Binder:
 
     def _bind_literals(
         self, types: tuple[type, ...], args: tuple[object, ...], kwargs: Mapping[str, object]
-    ) -> tuple[Any, ...]:
+    ) -> tuple[object, ...]:
         """`bind` where only the first argument is a tensor: cached by the values of the others."""
         named = tuple(kwargs.values())
         if not _LITERALS.issuperset(map(type, named)) or tuple in map(type, named):
@@ -80,7 +80,7 @@ class Binder:
 
     def _bind_anew(
         self, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, object]
-    ) -> tuple[Any, ...]:
+    ) -> tuple[object, ...]:
         bound = self.schema.bind(args, kwargs)
         if self._is_list_first and types and types[0] is tuple:
             self._tensor_types.update(map(type, args[0]))
@@ -120,24 +120,24 @@ KINDS: Mapping[type, type] = {**{kind: kind for kind in NUMBERS}, SymInt: int}
 """Type of a number in a tensor's place -> what stands for it in the key."""
 
 
-def _key_of_one(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _key_of_one(args: tuple[Any, ...]) -> tuple[object, ...]:
     return (args[0].meta,)
 
 
-def _key_of_two(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _key_of_two(args: tuple[Any, ...]) -> tuple[object, ...]:
     return args[0].meta, args[1].meta
 
 
-def _key_of_mixed(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _key_of_mixed(args: tuple[Any, ...]) -> tuple[object, ...]:
     first, second = args
     return first.meta, KINDS.get(type(second)) or second.meta
 
 
-def _key_of_list(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _key_of_list(args: tuple[Any, ...]) -> tuple[object, ...]:
     return tuple([value.meta for value in args[0]]), args[1]
 
 
-def _key_of_index(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _key_of_index(args: tuple[Any, ...]) -> tuple[object, ...]:
     return args[0].meta, args[1], args[2].meta
 
 
@@ -151,5 +151,5 @@ FAST_KEYS = {
 }
 
 
-def key_of_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def key_of_first(args: tuple[Any, ...]) -> tuple[object, ...]:
     return args[0].meta, *args[1:]

@@ -52,7 +52,7 @@ class Composite:
     """The defaults of all parameters after the first tensor, if each of them has one."""
 
     @_defaults.default
-    def _all_defaults(self) -> tuple[Any, ...] | None:
+    def _all_defaults(self) -> tuple[object, ...] | None:
         if self.schema is None or not self.schema.parameters or self._named is not None:
             return None
         first, *rest = self.schema.parameters
@@ -64,7 +64,7 @@ class Composite:
     """Binds the arguments and calls `function`. Raises ArgumentError where they do not fit."""
 
     @call.default
-    def _caller(self) -> Callable[..., Any]:
+    def _caller(self) -> Callable[..., object]:
         return _checked(self) if self.schema is None else _bound(self, Binder(self.schema))
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
@@ -233,7 +233,7 @@ def also_named(made: Any, aliases: str, *, end: str = "") -> None:
         )
 
 
-def _caller_of(op: str) -> Callable[..., Any]:
+def _caller_of(op: str) -> Callable[..., object]:
     def call(self: Any, *args: Any) -> object:
         return self._do(op, *args)
 
@@ -254,7 +254,7 @@ def gathered(args: tuple[object, ...]) -> tuple[Any, ...]:
     return args
 
 
-def face_of(made: Composite) -> Callable[..., Any]:
+def face_of(made: Composite) -> Callable[..., object]:
     """The function that users call, with the composite's name and help text."""
     described(made.call, made.name, made.function.__doc__, made.schema)
     return made.call

@@ -212,7 +212,7 @@ def _tensors(args: Args) -> list[TensorMeta]:
     return found
 
 
-def _each(value: Any, labels: Callable[[TensorMeta], Labels]) -> Any:
+def _each(value: Any, labels: Callable[[TensorMeta], Labels]) -> object:
     return tuple([labels(meta) for meta in value]) if type(value) is tuple else labels(value)
 
 

@@ -17,10 +17,10 @@ from aotlite.ir.meta.text import HOST, device_from_text, dtype_text
 from aotlite.ir.op import Op, op_named
 from aotlite.ir.op.host_function import HostFunction, host_function_named
 
-NOTHING: Mapping[str, Any] = {}
+NOTHING: Mapping[str, object] = {}
 """No constants."""
 
-_WORDS: Mapping[str, Any] = {
+_WORDS: Mapping[str, object] = {
     "inf": math.inf,
     "nan": math.nan,
     **{dtype_text(dtype): dtype for dtype in dtypes.DTYPES},

@@ -83,7 +83,7 @@ def _check_reduction(name: str, meta: TensorMeta, op: str, known: Mapping[str, R
         raise refusal(name, meta.dtype, known[op])
 
 
-def _cut(name: str, meta: TensorMeta, dim: int, ranks: int) -> Any:
+def _cut(name: str, meta: TensorMeta, dim: int, ranks: int) -> int:
     """The size of one rank's part of a dimension (COL-2)."""
     size = meta.shape[dim]
     if size % ranks:

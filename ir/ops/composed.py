@@ -80,7 +80,7 @@ class ArrayOperand(Operand):
         return ArrayOperand(self.xp, found)
 
     @property
-    def namespace(self) -> Any:
+    def namespace(self) -> Namespace:
         """The array library's functions: a kernel asks its array backend for no more."""
         return self.xp
 

@@ -168,7 +168,7 @@ def _print(xp: Namespace, meta: TensorMeta, format: str, tensors: tuple[Array, .
     builtins.print(format.format(*[_shown(each) for each in tensors]))
 
 
-def _shown(array: Any) -> Any:
+def _shown(array: Any) -> object:
     """The array for formatting; a number for a 0-d array."""
     return array.item() if not np.shape(array) else array
 

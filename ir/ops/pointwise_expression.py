@@ -84,7 +84,7 @@ def _promoted(op: PureOp, args: Sequence[Any], tensors: Sequence[int]) -> DType:
     return dtypes.result_type(found)
 
 
-def _number(op: PureOp, i: int, value: object, narrow: DType, wide: DType) -> Any:
+def _number(op: PureOp, i: int, value: object, narrow: DType, wide: DType) -> object:
     """Returns a number rounded to the dtype in which the op's kernel holds it."""
     kind = type(value)
     if kind not in _KINDS:

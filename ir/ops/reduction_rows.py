@@ -227,7 +227,7 @@ def total_loops(
     dims: tuple[int, ...],
     combiner: Monoid,
     value: Callable[[Scalar], Scalar],
-) -> Any:
+) -> object:
     """The loops of a reduction of one part, of `value` of each element; cast to the result."""
     if not dims:
         return k.map(meta, lambda *i: k.cast(value(a.at(i)), meta.dtype))
@@ -336,7 +336,7 @@ def _scan_loops(
     kind: str,
     parts: Function | None,
     finish: Function | None,
-) -> Any:
+) -> object:
     indexed = type(metas) is tuple
     dtype = metas[0].dtype if indexed else metas.dtype
     formed = accumulator(dtype)

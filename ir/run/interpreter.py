@@ -160,7 +160,7 @@ def computed(op: PureOp | TokenOp, args: tuple[object, ...], metas: Any) -> Any:
     return tuple([ArrayValue(meta.device.arrays.adopt(part, meta), meta) for part, meta in pairs])
 
 
-def _happened(op: EffectOp | TokenOp, args: tuple[object, ...]) -> Any:
+def _happened(op: EffectOp | TokenOp, args: tuple[object, ...]) -> object:
     """Runs an effect now, and returns its results (TOK-1)."""
     metas: Any = op.infer(args)
     result = op.kernel(library_of(op, args), metas, *[_array_of(value) for value in args])
@@ -208,7 +208,7 @@ class Interpreter:
         self._on_arrays = call is None
         self._apply: Call = call_arrays if call is None else call
         self._constant = constant or (array_value if call is None else _unchanged)
-        self._inputs: list[Any] = []
+        self._inputs: list[object] = []
 
     def run(self, *inputs: Any) -> Any:
         """The graph's outputs for these inputs. Raises ArgumentError if their number is wrong.
@@ -283,7 +283,7 @@ def run_graph(graph: Graph, *inputs: object) -> tuple[Any, ...]:
     return outputs
 
 
-def _unchanged(value: object, meta: TensorMeta) -> Any:
+def _unchanged(value: object, meta: TensorMeta) -> object:
     return value
 
 

@@ -154,7 +154,7 @@ class Affine:
         return " + ".join(parts).replace("+ -", "- ")
 
 
-_SCALARS: WeakValueDictionary[tuple[Any, ...], Scalar] = WeakValueDictionary()
+_SCALARS: WeakValueDictionary[tuple[object, ...], Scalar] = WeakValueDictionary()
 
 
 def _intern(op: str, args: tuple[object, ...], dtype: DType, key: object = None) -> Scalar:

@@ -32,7 +32,7 @@ def quotient(dividend: Terms, divisor: Terms) -> dict[Monomial, int] | None:
     }
 
 
-def _polynomial(terms: Terms, atoms: list[Atom], names: Sequence[object]) -> Any:
+def _polynomial(terms: Terms, atoms: list[Atom], names: Sequence[object]) -> object:
     import sympy
 
     powers = {tuple(map(monomial.count, atoms)): c for monomial, c in terms.items()}
@@ -53,7 +53,7 @@ def _function(name: str) -> Callable[..., Any]:
     return functions[name]
 
 
-def expression(value: int | SymInt) -> Any:
+def expression(value: int | SymInt) -> object:
     """The value as a sympy expression, over integer symbols of the same names.
 
     >>> from aotlite.ir.symbols.table import SymbolTable
@@ -69,7 +69,7 @@ def expression(value: int | SymInt) -> Any:
     return sympy.Add(*products)
 
 
-def _atom(atom: Any) -> Any:
+def _atom(atom: Any) -> object:
     import sympy
 
     if isinstance(atom, Call):

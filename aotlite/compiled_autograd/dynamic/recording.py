@@ -83,7 +83,7 @@ class _Recorder(TapeRecorder):
     def __init__(self, place_of: Callable[[Tensor], Any], forms: Mapping[int, Form]) -> None:
         super().__init__(place_of)
         self.forms = forms
-        self._calls: dict[Any, OpCall] = {}
+        self._calls: dict[object, OpCall] = {}
 
     def run(
         self,

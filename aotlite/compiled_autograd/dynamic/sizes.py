@@ -197,7 +197,7 @@ def _product(column: Column, factors: Sequence[tuple[Column, object]]) -> Any:
     return None
 
 
-def _number(column: Column, factors: Sequence[tuple[Column, Any]]) -> Any:
+def _number(column: Column, factors: Sequence[tuple[Column, Any]]) -> object:
     """The column as a product, or as a size plus a constant; None if it is neither."""
     found = _product(column, factors)
     if found is None:

@@ -57,7 +57,7 @@ class SegmentFamily:
     """The items of each recorded segment that no earlier template fitted."""
     template: Template | None = None
 
-    def misfit(self, items: Sequence[Item]) -> tuple[int, Any]:
+    def misfit(self, items: Sequence[Item]) -> tuple[int, object]:
         """The index of the first item that does not fit, and the item that would."""
         if self.template is None:
             pairs = zip(self.samples[-1], items, strict=True)

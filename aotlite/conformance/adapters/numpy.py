@@ -73,7 +73,7 @@ class NumPy(Adapter):
     cumsum_out = lambda self, a, dim, out: np.cumsum(a, axis=dim, out=out)
     matmul_out = lambda self, a, b, out: np.matmul(a, b, out=out)
 
-    def frozen(self, values: list[object], dtype: str) -> Any:
+    def frozen(self, values: list[object], dtype: str) -> np.ndarray:
         a = np.array(values, dtype)
         a.flags.writeable = False
         return a

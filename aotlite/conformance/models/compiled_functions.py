@@ -125,7 +125,7 @@ def overlapping_with_history(on: Adapter) -> CallInputs:
 # --- bodies of programs
 
 
-def itself(on: Adapter, *arrays: Array) -> Any:
+def itself(on: Adapter, *arrays: Array) -> object:
     return arrays
 
 

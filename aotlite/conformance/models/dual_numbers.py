@@ -133,7 +133,7 @@ class DualModel(Adapter):
         return _new(a.read(), a.view.shape)
 
 
-def _view(name: str) -> Callable[..., Any]:
+def _view(name: str) -> Callable[..., object]:
     """A method of `DualModel` that returns the views of `model`."""
 
     def make(self: DualModel, a: Sketch, *arguments: object) -> Any:

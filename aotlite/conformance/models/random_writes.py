@@ -64,7 +64,7 @@ def _used(step: tuple[Any, ...]) -> tuple[int, ...]:
     return (step[1], step[3]) if step[0] == "copy" else (step[1],)
 
 
-def _moved(step: tuple[Any, ...], gone: int) -> tuple[Any, ...]:
+def _moved(step: tuple[Any, ...], gone: int) -> tuple[object, ...]:
     """The step with its array numbers as they are after the array `gone` is dropped."""
     kind, source, name, operand = step
     operand = operand - (operand > gone) if kind == "copy" else operand
@@ -87,7 +87,7 @@ def program(draw: random.Random, length: int) -> Program:
     return size, tuple(steps), draw.randrange(len(live))
 
 
-def _write(draw: random.Random, live: list[View], source: int, size: int) -> tuple[Any, ...]:
+def _write(draw: random.Random, live: list[View], source: int, size: int) -> tuple[object, ...]:
     """A write by a number, by an element of the second leaf, or by a copy of a live array."""
     match draw.choice(("number", "leaf", "copy")):
         case "number":

@@ -68,7 +68,7 @@ class Rule:
     check: Check
     cases: Callable[[], Iterable[object]]
     group: str
-    smaller: Callable[[Any], Iterable[Any]] | None = None
+    smaller: Callable[[Any], Iterable[object]] | None = None
     """Returns the smaller variants of a random case, with which a failure is shrunk; else None."""
     choice: bool = False
     """Whether a library is free to keep the rule: reports say "yes" or "no", never "breaks"."""

@@ -14,7 +14,7 @@ from aotlite.conformance.unsupported import Absent
 SHAPES: tuple[Shape, ...] = ((1,), (2,), (2, 2), (64,))
 
 
-def frozen(on: Adapter, shape: Shape, dtype: str = "int64") -> tuple[Array, Any]:
+def frozen(on: Adapter, shape: Shape, dtype: str = "int64") -> tuple[Array, object]:
     """Returns an immutable array and its values."""
     size = len(dense([], shape).addresses())
     values = nested(list(range(size)), shape)

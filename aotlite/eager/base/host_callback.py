@@ -83,7 +83,7 @@ def on_host(function: Callable[..., object]) -> Callable[..., Any]:
     return call
 
 
-def _plain(found: object) -> Any:
+def _plain(found: object) -> object:
     """The result of a host function, with tensors as arrays."""
     if isinstance(found, Tensor):
         return found._data

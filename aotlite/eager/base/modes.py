@@ -78,7 +78,7 @@ class Watch:
     """The reason why hooks are disabled here, if they are."""
     anomaly: bool = False
     check_nan: bool = False
-    made_now: Callable[[Any], object] | None = None
+    made_now: Callable[[object], object] | None = None
     """In anomaly mode: running node -> the `ForwardStack` for a node that is made now."""
     running: object = None
     """In anomaly mode: the tape node whose gradients are being computed."""
@@ -160,7 +160,7 @@ class _Mode:
                 return function(*args, **kwargs)
 
         @wraps(function)
-        def inside_generator(*args: object, **kwargs: object) -> Any:
+        def inside_generator(*args: object, **kwargs: object) -> object:
             return resumed(self._again, function(*args, **kwargs))
 
         return inside_generator if isgeneratorfunction(function) else inside  # type: ignore[return-value]

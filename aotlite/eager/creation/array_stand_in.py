@@ -315,7 +315,7 @@ _UFUNCS: dict[object, tuple[str, str]] = {
 }
 
 
-def _forward(form: str, name: str) -> Callable[[ArrayStandIn, Any], Any]:
+def _forward(form: str, name: str) -> Callable[[ArrayStandIn, Any], object]:
     return lambda self, other: self._operator(form, name, other)
 
 

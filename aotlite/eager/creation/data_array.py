@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -111,7 +110,7 @@ def _leaves(data: object) -> Iterator[DType]:
         )
 
 
-def _plain(data: object) -> Any:
+def _plain(data: object) -> object:
     if isinstance(data, (list, tuple, range)):
         return [_plain(item) for item in data]
     return np.asarray(data.tolist()) if isinstance(data, Tensor) else data

@@ -96,7 +96,7 @@ def _apply(tensor: Tensor | None, op: Op, args: tuple[object, ...]) -> Any:
     return _apply(tensor, op, moved)
 
 
-def _admitted(op: Op, args: tuple[object, ...], recorder: Recorder) -> Any:
+def _admitted(op: Op, args: tuple[object, ...], recorder: Recorder) -> object:
     """The result in a capture, where some arguments may be tensors from outside."""
     result = _HANDLERS[type(op)](op, recorder.admit(args), recorder)
     # A write returns its first argument itself, which may be a tensor from outside.
@@ -105,7 +105,7 @@ def _admitted(op: Op, args: tuple[object, ...], recorder: Recorder) -> Any:
 
 def _of_wrappers(
     op: Op, args: tuple[object, ...], kinds: tuple[type[Tensor], ...], recorder: Recorder | None
-) -> Any:
+) -> object:
     """The result where some arguments are wrapper subclasses."""
     if recorder is None:
         return run_wrapped(op, args, kinds, None)

@@ -121,7 +121,7 @@ def _check_outermost(op: Op, args: tuple[object, ...]) -> None:
         refuse_inner_function(op.name, "an operand", each, of_gradients=True)
 
 
-def _made_of_others(op: Op, args: tuple[Any, ...], kinds: Kinds, cls: type[Any]) -> Any:
+def _made_of_others(op: Op, args: tuple[Any, ...], kinds: Kinds, cls: type[Any]) -> object:
     """The result of a class's `__tensor_function__`, whose ops the tape records (SUB-10)."""
     given, named = op.schema.given(args)
     if isinstance(op, InplaceOp):
@@ -187,7 +187,7 @@ def _pure(
     return out
 
 
-def _data(op: DataOp, args: tuple[object, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
+def _data(op: DataOp, args: tuple[object, ...], kinds: Kinds, recorder: Recorder | None) -> object:
     outlines = op.outlines(args)
     found, cls = _ask(op, args, kinds)
     single = type(outlines) is not tuple
@@ -203,7 +203,7 @@ def _data(op: DataOp, args: tuple[object, ...], kinds: Kinds, recorder: Recorder
         check_trace(op, cls, outs, recorder)  # what it made of its parts has a shape of its own
     if op.vjp is not None and STATE.grad_mode:
         metas = tuple([out.meta for out in outs])
-        shown: Any = metas[0] if single else metas
+        shown: object = metas[0] if single else metas
         link_results(op, op.vjp, args, calls_of(op, op.key(args)), outs, shown)
         _keep_forms(outs)
     return outs[0] if single else outs

@@ -335,7 +335,7 @@ def filled(wrapper: Tensor, value: object, dtype: DType) -> Tensor:
 
 def filled_as(
     tensor: Tensor, size: tuple[int, ...], value: object, dtype: DType, device: object
-) -> Any:
+) -> Tensor:
     """A new tensor filled with a number: a wrapper if it has this wrapper's size, else dense."""
     if tensor.__tensor_dispatch__ is not None and size == tensor.shape:
         return filled(tensor, value, dtype)

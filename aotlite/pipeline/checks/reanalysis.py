@@ -86,7 +86,7 @@ class UnderTape(Interpreter):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph, dispatch, constant=_constant)
 
-    def run_node(self, node: Node) -> Any:
+    def run_node(self, node: Node) -> object:
         """The value of a node; its operands are tensors."""
         if node.op != "call":
             return super().run_node(node)

@@ -204,7 +204,7 @@ class Noisy(Drawing):
             return value
         return tuple(map(self._noisy, value)) if type(value) is tuple else self._noisy(value)
 
-    def _noisy(self, value: object) -> Any:
+    def _noisy(self, value: object) -> object:
         if not isinstance(value, ArrayValue) or not value.meta.dtype.is_differentiable:
             return value
         meta = value.meta

@@ -51,7 +51,7 @@ def run_call(
 
 def run_isolated(
     run: Callable[[Any], object], given: Any, storages: Sequence[Any], draws: bool, name: str
-) -> Any:
+) -> object:
     """The results of `run`. Raises TokenError if an effect has written a tensor that it reads.
 
     `storages` are weak references, so that inputs can be freed during the run (BOX-1). `draws`: the

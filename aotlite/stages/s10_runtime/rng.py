@@ -58,7 +58,7 @@ class RngWriter:
     @classmethod
     def of_backward(
         cls, source: FunctionSource, graph: Graph, after: FinalRngState | None, absent: Any
-    ) -> Any:
+    ) -> RngWriter:
         """The writer for a backward without the gradients of these results."""
         reads = any(type(node.role) is BackwardSeed for node in graph.placeholders)
         return cls(source, reads=reads, consumed=0 if after is None else after.consumed(absent))

@@ -171,7 +171,7 @@ def write_tangent(
     )
 
 
-def taken_apart(wrapper: Any) -> tuple[list[str], Any]:
+def taken_apart(wrapper: Any) -> tuple[list[str], object]:
     """The result of `flatten`, with the names as a list; errors name the class (SUB-1)."""
     try:
         found = wrapper.__tensor_flatten__()

@@ -54,7 +54,7 @@ def read_only(place: str) -> Exception:
     )
 
 
-def arrays_of(tensors: Iterable[Tensor]) -> list[Any]:
+def arrays_of(tensors: Iterable[Tensor]) -> list[object]:
     """The tensors' arrays."""
     return [t._data if t._array is None else t._array for t in tensors]
 

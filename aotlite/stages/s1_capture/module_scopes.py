@@ -99,7 +99,7 @@ def backward_in(recorder: CaptureTrace) -> Iterator[None]:
         recorder.origin, recorder.sequence, recorder.counts, scopes.is_backward = before
 
 
-def sum_in(nodes: list[Node], add: Callable[..., object], args: tuple[object, ...]) -> Any:
+def sum_in(nodes: list[Node], add: Callable[..., object], args: tuple[object, ...]) -> object:
     """Calls `add`; the nodes that it records get the scope of gradient sums (SEQ-5)."""
     start = len(nodes)
     total = add(*args)
@@ -126,7 +126,7 @@ def _paths(module: TrackedCallable, path: str) -> Iterator[tuple[int, str]]:
         stack += [(v, f"{at}.{name}" if at else str(name)) for v, name in reversed(below)]
 
 
-def _inside(held: Any) -> Iterable[tuple[Any, Any]]:
+def _inside(held: Any) -> Iterable[tuple[object, object]]:
     """(name, value) of the attributes of a Module or the items of a container."""
     if type(held) is dict:
         return held.items()

@@ -25,7 +25,7 @@ AS_STRIDED_ = OPS["as_strided_"]
 
 def resized(
     recorder: CaptureTrace, tensor: Tensor, meta: TensorMeta
-) -> tuple[Any, StorageGrowth | None]:
+) -> tuple[object, StorageGrowth | None]:
     """The graph value of a resized tensor, and the growth of its storage, if it grows."""
     root = storage_root(tensor.value)
     held: TensorMeta = root.meta  # type: ignore[assignment]

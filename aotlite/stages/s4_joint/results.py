@@ -39,7 +39,7 @@ class JointResults:
     """Inputs and families, by role."""
 
     @_sources.default
-    def _by_role(self) -> dict[Role, Any]:
+    def _by_role(self) -> dict[Role, object]:
         return {source.role: source for source in self.captured.sources}
 
     def __attrs_post_init__(self) -> None:

@@ -82,7 +82,7 @@ def unwrap(values: Iterable[object], *, sizes: bool = True) -> list[Any]:
 
 def unwrap_joint(
     primals: Iterable[object], tangents: Iterable[object]
-) -> tuple[list[Any], list[Any]]:
+) -> tuple[list[object], list[object]]:
     """The flat lists of a joint graph's two groups of inputs (SUB-4)."""
     return unwrap(primals), unwrap(tangents, sizes=False)
 

@@ -15,7 +15,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.stages.s6_functionalize.alias_values import AliasValues
 
 
-def final_values(values: AliasValues, graph: Graph) -> list[Any]:
+def final_values(values: AliasValues, graph: Graph) -> list[object]:
     """The output values of the pure graph, in order."""
     outputs = [values.read(value) for value in graph.outputs]
     roles = graph.output_roles
@@ -34,7 +34,7 @@ def _escaping(
     old: Any,
     written: set[Any],
     owners: dict[Node, Role],
-) -> Any:
+) -> object:
     """An output in eager's exact strides, on memory that no other output or input has.
     The final value of an input may be another input; it is copied if that one is written as well.
     """

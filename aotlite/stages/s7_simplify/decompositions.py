@@ -143,7 +143,7 @@ class _Decomposer:
         values = [self.env[v] if type(v) is Node else v for v in self.graph.outputs]
         return self.build.finish(values, self.graph.output_roles)
 
-    def _translated(self, node: Node) -> Any:
+    def _translated(self, node: Node) -> object:
         if node.op != "call":
             return self.build.add(node)
         args = map_nodes(node.args, self.env.__getitem__)
@@ -195,7 +195,7 @@ class _Expander(Builder):
             self.open.pop()
 
     # --- results
-    def _fitted(self, op: Op, args: Any, result: object, start: int) -> Any:
+    def _fitted(self, op: Op, args: Any, result: object, start: int) -> object:
         """The results, checked; copied if strides differ or memory is shared (DEC-4, DEC-5)."""
         expected = op.infer(args)
         metas = expected if type(expected) is tuple else (expected,)
@@ -254,7 +254,7 @@ class _Expander(Builder):
 
 def _run(function: Decomposition, op: Op, args: Any) -> Any:
     """Calls a decomposition with the op's arguments, without trailing Nones and defaults."""
-    positional: list[Any] = []
+    positional: list[object] = []
     named: dict[str, Any] = {}
     for parameter, value in zip(op.schema.parameters, args, strict=True):
         if not parameter.keyword_only:
@@ -302,7 +302,7 @@ def _check_origin(op: Op, args: Any, nodes: list[Node], made: set[Node]) -> None
                 )
 
 
-def _seen(args: object) -> Any:
+def _seen(args: object) -> object:
     """A key of all that a decomposition can see: metas, and literals with their types."""
     if type(args) is tuple:
         return tuple([_seen(item) for item in args])

@@ -191,7 +191,7 @@ def _cut_of(shape: Shape, solver: Solver | str) -> list[int]:
     return cut
 
 
-def _answer(digraph: Any, solver: Solver | str) -> tuple[Any, set[Any]]:
+def _answer(digraph: Any, solver: Solver | str) -> tuple[object, set[object]]:
     """(value, source side) as the solver returns them, checked."""
     vertices = set(digraph)
     try:

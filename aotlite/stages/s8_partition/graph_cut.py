@@ -91,7 +91,7 @@ def _forward(
     owners = _owners(results)
     written = {role.of for role, _ in results if isinstance(role, MutatedInput)}
     values = [value for _, value in results]
-    linked: list[Any] = []
+    linked: list[object] = []
     for i in saved:
         node, root = graph.nodes[i], graph.nodes[indexed.roots[i]]
         owner = root.role if is_given(root.role) else owners.get(root)
@@ -161,7 +161,7 @@ def _backward(graph: Graph, saving: dict[Node, Saved], order: list[int]) -> Grap
     return build.finish(values, [role for role, _ in results])
 
 
-def _replaced(args: tuple[Any, ...], new: dict[Node, Node]) -> tuple[Any, ...]:
+def _replaced(args: tuple[Any, ...], new: dict[Node, Node]) -> tuple[object, ...]:
     """Arguments with replaced nodes."""
     found = []
     for value in args:

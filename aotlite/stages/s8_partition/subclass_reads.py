@@ -65,7 +65,7 @@ class _Memory:
         self.graph = graph
         self.wrappers = wrappers
         self._writes = any(_writes(node) for node in graph.calls)
-        self._above: dict[Any, Any] = {}
+        self._above: dict[object, object] = {}
         self._from: dict[Any, set[Any]] = {}
         self.differentiable: set[Node] = set()
         for node in graph.placeholders:
@@ -86,7 +86,7 @@ class _Memory:
         root = storage_root(node)
         return root.role if root.op == "placeholder" else root
 
-    def _find(self, key: object) -> Any:
+    def _find(self, key: object) -> object:
         while key in self._above:
             key = self._above[key]
         return key

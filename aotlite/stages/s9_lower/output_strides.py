@@ -45,7 +45,7 @@ def with_reported_strides(name: str, partition: Partition, run: object) -> Parti
     return attrs.evolve(partition, backward=backward, saved=tuple(saved))
 
 
-def _reported(name: str, partition: Partition, strides: Sequence[Any]) -> dict[Any, TensorMeta]:
+def _reported(name: str, partition: Partition, strides: Sequence[Any]) -> dict[object, TensorMeta]:
     """The new metas of the saved values with other strides, by role."""
     forward = partition.forward
     if len(strides) != len(forward.outputs):

@@ -196,7 +196,7 @@ def unlifted(graph: Graph, tokens: Sequence[Role] | None = None) -> Graph:
     token outputs. Raises TokenError if the two sets differ, or are not `tokens`.
     """
     inputs = [node for node in graph.placeholders if isinstance(node.role, _TOKENS)]
-    taken: list[Any] = [node.role for node in inputs]
+    taken: list[object] = [node.role for node in inputs]
     returned = graph.outputs_with(_TOKENS)
     if tokens is not None and taken != list(tokens):
         raise _wrong(graph, "inputs", taken, tokens)

@@ -53,7 +53,7 @@ def _collecting_nodes(edge: Edge) -> list[tuple[Edge, tuple[ViewStep, ...]]]:
     return found
 
 
-def sum_at_entry(given: GradientSource, parts: list[tuple[Any, tuple[ViewStep, ...]]]) -> Any:
+def sum_at_entry(given: GradientSource, parts: list[tuple[Any, tuple[ViewStep, ...]]]) -> object:
     """The sum of gradients collected in several geometries, in the input's geometry at entry."""
     total = None
     for grad, moves in parts:

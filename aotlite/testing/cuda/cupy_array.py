@@ -106,7 +106,7 @@ class ndarray:
         self.imag[...] = value
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
+    def __cuda_array_interface__(self) -> dict[str, object]:
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,
@@ -127,7 +127,7 @@ class ndarray:
         max_version: object = None,
         dl_device: object = None,
         copy: object = None,
-    ) -> Any:
+    ) -> object:
         if dl_device == (1, 0):
             if copy is False:
                 raise ValueError("GPU memory cannot be exported to CPU without copy.")
@@ -140,7 +140,7 @@ class ndarray:
             raise ValueError(f"stream is {stream}")
         return Capsule(self, stream)
 
-    def __array__(self, dtype: object = None, copy: object = None) -> Any:
+    def __array__(self, dtype: object = None, copy: object = None) -> object:
         raise TypeError(
             "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct "
             "a NumPy array explicitly."

@@ -62,7 +62,7 @@ def _bare(value: object, name: str) -> Any:
     return value
 
 
-def _wrapped(value: object, given: list[ndarray]) -> Any:
+def _wrapped(value: object, given: list[ndarray]) -> object:
     if isinstance(value, (tuple, list)):
         return tuple([_wrapped(item, given) for item in value])
     if isinstance(value, np.generic):
@@ -161,7 +161,7 @@ def _of_interface(peer: Any) -> ndarray:
     return ndarray(shape, dtype, cupy_runtime.MemoryPointer(memory, 0), strides)
 
 
-def _hosted(own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _hosted(own: Callable[..., Any], args: Any, kwargs: Any) -> object:
     found = own(*args, **kwargs)
     if found.dtype.name.startswith("float8") or found.dtype.kind in "OSUMm":
         raise ValueError(f"Unsupported dtype {found.dtype}")
@@ -184,7 +184,7 @@ class ufunc:
 
     def __call__(
         self, *args: Any, out: Any = None, dtype: Any = None, casting: Any = "same_kind"
-    ) -> Any:
+    ) -> object:
         operands = args[: self.nin]
         if out is None and len(args) > self.nin:
             (out,) = args[self.nin :]
@@ -226,7 +226,7 @@ class ufunc:
 
     def accumulate(
         self, array: ndarray, axis: int = 0, dtype: object = None, out: object = None
-    ) -> Any:
+    ) -> object:
         """For sums and products alone."""
         if self.name not in ("cupy_add", "cupy_multiply"):
             raise NotImplementedError(f"`{self.name}.accumulate` is not supported yet")
@@ -246,7 +246,7 @@ class ufunc:
             _AT.get(self._at, self._own).at(a._held, key, value)
 
 
-def _floor_divide(x: Any, y: Any) -> Any:
+def _floor_divide(x: Any, y: Any) -> object:
     """For floats, the floor of the rounded quotient."""
     return np.floor(np.true_divide(x, y)) if _is_float(x, y) else np.floor_divide(x, y)
 
@@ -299,7 +299,7 @@ def _dtype(char: str) -> np.dtype[Any]:
     return _BFLOAT16 if char == "E" else np.dtype(char)
 
 
-def _number(value: Any, dtype: np.dtype[Any]) -> Any:
+def _number(value: Any, dtype: np.dtype[Any]) -> object:
     """A number as CuPy passes it to a loop; integers that do not fit raise."""
     if isinstance(value, (bool, np.generic)) or dtype.kind in "iuV":
         return np.array(value, dtype)[()]
@@ -358,7 +358,7 @@ def _chosen(*operands: object) -> Any:
     return chosen(*operands)
 
 
-def _clip(a: object, a_min: object, a_max: object, out: object = None) -> Any:
+def _clip(a: object, a_min: object, a_max: object, out: object = None) -> object:
     if a_min is None or a_max is None:
         raise EmulationError("cupy.clip: a bound is None")
     return ufunc("clip", _clipped, table()["_clip"]["types"], None)(a, a_min, a_max, out=out)
@@ -374,7 +374,7 @@ class _Module(SimpleNamespace):
     """A module of the emulated library."""
 
 
-def module() -> Any:
+def module() -> _Module:
     """A module like `cupy`."""
     made = _Module(ndarray=ndarray, ufunc=ufunc, cuda=cupy_runtime.CUDA, linalg=_Module())
     for name, entry in table().items():
@@ -410,7 +410,7 @@ def _from_dlpack(array: Any, *, device: object = None, copy: object = None) -> o
 _CUDA = 2
 
 
-def _contiguous(a: Any, dtype: Any = None) -> Any:
+def _contiguous(a: Any, dtype: Any = None) -> ndarray:
     if not isinstance(a, ndarray):
         return fresh(np.ascontiguousarray(a, dtype))
     a.check_here()

@@ -36,7 +36,7 @@ class OutOfMemoryError(MemoryError):
         super().__init__(f"Out of memory allocating {size:,} bytes")
         self._given = size, total, limit
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), self._given
 
 
@@ -235,7 +235,7 @@ class Stream:
         self.ptr = ptr
         self.device_id = CURRENT.device if device_id < 0 else device_id
         self._before: list[tuple[int, Stream]] = []
-        self.waited: list[Any] = []
+        self.waited: list[object] = []
         """The events that it had to wait for."""
 
     def __enter__(self) -> Stream:

@@ -325,7 +325,7 @@ class _Streams(threading.local):
     """The current stream of each thread, and its recording."""
 
     current = DEFAULT_STREAM
-    recorded: tuple[int, list[Callable[[], Any]]] | None = None
+    recorded: tuple[int, list[Callable[[], object]]] | None = None
     products: tuple[int, int] | None = None
 
 

@@ -208,7 +208,7 @@ def _check_rebuilt(made: Any, again: Any) -> None:
         raise broken(f"unflattened it is {_geometry(again)}, expected {_geometry(made)}")
 
 
-def _geometry(value: Any) -> tuple[Any, ...]:
+def _geometry(value: Any) -> tuple[object, ...]:
     return tuple(value.shape), tuple(value.stride()), value.dtype
 
 
@@ -331,7 +331,7 @@ def _first(value: object) -> Any:
     return _leaves(value)[0]
 
 
-def _plain(wrapper: Wrapper, value: object) -> Any:
+def _plain(wrapper: Wrapper, value: object) -> object:
     return wrapper.unwrap(value) if is_wrapper(value) else value
 
 

@@ -113,7 +113,7 @@ def _continue(library: Engine, setting: Setting, world: Observation, results: li
     world.written = _seen(library, kept)
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """A result that is no tensor, in a form in which nan equals nan, and 0.0 differs from -0.0."""
     return repr(value) if isinstance(value, (float, complex)) else value
 
@@ -130,7 +130,7 @@ def observe_tensors(
     )
 
 
-def _distinct(values: list[object]) -> tuple[list[int], list[Any]]:
+def _distinct(values: list[object]) -> tuple[list[int], list[object]]:
     found: dict[int, int] = {}
     kept: list[Any] = []
     for value in values:

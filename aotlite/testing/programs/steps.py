@@ -42,7 +42,7 @@ import attrs
 from aotlite.ir.errors import ArgumentError
 
 
-def frozen(value: object) -> Any:
+def frozen(value: object) -> object:
     """A value of programs with tuples in place of lists."""
     return tuple(map(frozen, value)) if isinstance(value, (list, tuple)) else value
 
@@ -109,7 +109,7 @@ class ProgramData:
         return json.dumps(_plain(self), separators=(",", ":"))
 
 
-def _plain(program: ProgramData) -> dict[str, Any]:
+def _plain(program: ProgramData) -> dict[str, object]:
     calls = [
         {"setup": list(map(_row, c.setup)), "args": c.args, "grad": c.grad, "write": c.write}
         for c in program.calls

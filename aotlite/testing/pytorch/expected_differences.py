@@ -230,7 +230,7 @@ class Mended(TorchEngine):
             return target
         return None
 
-    def _add_parts(self, target: EngineTensor, other: EngineTensor) -> Any:
+    def _add_parts(self, target: EngineTensor, other: EngineTensor) -> object:
         self.torch.view_as_real(target).add_(self.torch.view_as_real(other))
         return target
 
@@ -255,7 +255,7 @@ class Mended(TorchEngine):
             raise
         return given.pop()
 
-    def _without_history(self, value: EngineTensor, target: EngineTensor) -> Any:
+    def _without_history(self, value: EngineTensor, target: EngineTensor) -> object:
         is_source = isinstance(value, self.tensor_type) and value is not target
         return value.detach() if is_source and value.requires_grad else value
 

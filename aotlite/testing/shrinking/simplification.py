@@ -214,7 +214,7 @@ def written_in_bases(program: Program) -> Iterator[Program]:
             yield from _without_unused(changed, 0)
 
 
-def _index_of(step: Step) -> tuple[Any, ...] | None:
+def _index_of(step: Step) -> tuple[object, ...] | None:
     """The index with the result of a window of the first dimension."""
     match step.op, *step.args:
         case "select", _, 0, int(place):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import attrs
 from hypothesis import strategies as st
@@ -18,7 +17,7 @@ Geometry = tuple[tuple[int, ...], tuple[int, ...]]
 SIZES = (2, 1, 3, 4, 0)
 
 
-def exact_numbers(dtype: str = "float64") -> st.SearchStrategy[Any]:
+def exact_numbers(dtype: str = "float64") -> st.SearchStrategy[object]:
     """Numbers of a dtype, for which small programs compute exact sums and products.
 
     Small whole numbers; with 64 bits also quarters, for up to five factors; bools for "bool".

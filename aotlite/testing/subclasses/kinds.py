@@ -38,7 +38,7 @@ class SubclassKind:
     """Returns a wrapper near a tensor. Raises aotlite's error if the class cannot hold it."""
     meaning: Meaning
     """Returns the dense tensor of a wrapper, or a tuple of several; the memory may be shared."""
-    stored: Callable[[Any, Any], Any] | None = None
+    stored: Callable[[Any, Any], object] | None = None
     """`stored(wrapper, value)`: a dense value after a write to the wrapper; None: unchanged."""
     tolerance: float = 0.0
     """The tolerance of ops, relative to the largest number of the result, or to 1."""
@@ -87,7 +87,7 @@ class Meanings:
         parts = found if isinstance(found, tuple) else (found,)
         return [world for part in parts for world in self.worlds(part)]
 
-    def _masked(self, found: MaskedModel) -> list[Any]:
+    def _masked(self, found: MaskedModel) -> list[object]:
         data, masks = self.worlds(found.data), self.worlds(found.mask)
         count = max(len(data), len(masks))
         each = zip(_spread(data, count), _spread(masks, count), strict=True)

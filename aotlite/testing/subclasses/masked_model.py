@@ -58,7 +58,7 @@ def mask_of(value: Any) -> Any:
     )
 
 
-def _mapped(value: Any, function: Callable[[Any], object]) -> Any:
+def _mapped(value: Any, function: Callable[[Any], object]) -> object:
     if isinstance(value, (tuple, list)):
         return type(value)([_mapped(each, function) for each in value])
     return function(value) if isinstance(value, (MaskedModel, Tensor)) else value

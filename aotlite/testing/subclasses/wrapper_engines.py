@@ -144,7 +144,7 @@ class Meant(Wrapped):
         found = self._pure(op, args)
         return tuple(found) if isinstance(found, (tuple, list)) else found
 
-    def _pure(self, op: str, args: Sequence[Any]) -> Any:
+    def _pure(self, op: str, args: Sequence[Any]) -> object:
         first = args[0]
         if op == "requires_grad_":
             first.data.requires_grad_()
@@ -160,7 +160,7 @@ class Meant(Wrapped):
             return self.model(dense, masks)
         return self.model(dense, everywhere(args, dense.shape))
 
-    def _write(self, op: str, args: Sequence[Any]) -> Any:
+    def _write(self, op: str, args: Sequence[Any]) -> object:
         """Writes the elements that all operands keep; the mask stays."""
         target = args[0]
         if op in ("fill_", "zero_"):

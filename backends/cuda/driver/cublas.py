@@ -100,7 +100,7 @@ def _module() -> Any:
     return cublas
 
 
-def typed(library: object) -> Any:
+def typed(library: object) -> object:
     """Returns the library with its functions' types declared. Raises AttributeError if one is
     missing."""
     for name, kinds in _SIGNATURES.items():

@@ -104,7 +104,7 @@ class CupyDriver:
             ) from error
 
     # --- memory
-    def scratch(self, arrays: Any, count: int) -> Callable[[], tuple[Any, int]]:
+    def scratch(self, arrays: Any, count: int) -> Callable[[], tuple[object, int]]:
         # Straight from CuPy's pool, without an array: only the kernels of a call use it.
         allocate, full = self.cupy.cuda.alloc, self.cupy.cuda.memory.OutOfMemoryError
 
@@ -188,7 +188,7 @@ class CupyDriver:
             raise
 
 
-def _captured(stream: Any, work: Callable[[], object]) -> Any:
+def _captured(stream: Any, work: Callable[[], object]) -> object:
     """Returns CuPy's graph of the work on a stream."""
     with stream:
         stream.begin_capture()

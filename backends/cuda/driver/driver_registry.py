@@ -16,7 +16,7 @@ from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
 
-_registered: list[tuple[Any, Callable[[Any], Driver]]] = []
+_registered: list[tuple[object, Callable[[object], Driver]]] = []
 """(array library, maker of drivers for its devices); libraries as in `CupyArrays.cupy`."""
 
 

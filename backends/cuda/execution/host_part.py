@@ -115,7 +115,7 @@ def _is_on_host(node: Node) -> bool:
     return all(meta.device is CPU and meta.numel for meta in tensors)
 
 
-def _device(node: Node) -> Any:
+def _device(node: Node) -> object:
     meta = node.meta[0] if type(node.meta) is tuple else node.meta
     return meta.device  # type: ignore[union-attr]
 

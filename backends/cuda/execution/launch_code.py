@@ -290,7 +290,7 @@ class LaunchWriter:
                 self.windows[buffer.number] = self.source.constant(memory, "C"), "0"
                 self.places[buffer.number] = str(self.driver.address(memory))
 
-    def _uploaded(self, buffer: ProgramBuffer) -> Any:
+    def _uploaded(self, buffer: ProgramBuffer) -> object:
         meta = tensor_meta((buffer.size,), None, buffer.dtype, self.device)
         return self.driver.guarded(copied, self.device.arrays, buffer.value, meta)
 

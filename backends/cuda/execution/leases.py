@@ -23,7 +23,7 @@ class _Lease:
         """The address, under CuPy's name for it."""
 
     @property
-    def __array_interface__(self) -> dict[str, Any]:
+    def __array_interface__(self) -> dict[str, object]:
         shape = (self.buffer.nbytes,)
         return {"shape": shape, "typestr": "|u1", "data": (self.ptr, False), "version": 3}
 

@@ -252,7 +252,7 @@ def _run_gemm(step: Gemm, memory: Memory, between: Callable[[], None]) -> None:
         _multiply(a[batch][..., rows, :], b[batch][..., :, columns], c[batch][..., rows, columns])
 
 
-def _panels(step: Gemm) -> Iterator[tuple[Any, slice, slice]]:
+def _panels(step: Gemm) -> Iterator[tuple[object, slice, slice]]:
     """Yields the parts of a matrix product as (batch, rows, columns), of about `_PANEL`
     multiplications each."""
     m, n, k = step.m, step.n, step.k

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 
 from aotlite.backends.loops.program import BufferKind, LoopProgram, Placed, ProgramBuffer, Step
@@ -23,7 +21,7 @@ class ProgramBuilder:
     def __init__(self) -> None:
         self.buffers: list[ProgramBuffer] = []
         self.steps: list[Step] = []
-        self.checks: dict[Any, int] = {}
+        self.checks: dict[object, int] = {}
         """For each check of an index the number of steps up to it, so that it is made once."""
 
     def buffer(self, dtype: DType, size: int, kind: BufferKind, value: object = None) -> int:

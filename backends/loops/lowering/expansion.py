@@ -66,7 +66,7 @@ class _Expander(Builder):
             del self.nodes[start:]
         return super().apply(op, args)
 
-    def _fitted(self, op: Op, args: tuple[Any, ...], found: Any, start: int) -> Any:
+    def _fitted(self, op: Op, args: tuple[Any, ...], found: Any, start: int) -> object:
         """Returns the results with the strides of the op's meta rule, in memory of their own."""
         metas = op.infer(args)
         if type(metas) is not tuple:

@@ -170,7 +170,7 @@ class _Lowering:
             return tuple([self._read(item) for item in argument])
         return argument
 
-    def _loops(self, node: Node, op: PureOp, args: tuple[object, ...]) -> Any:
+    def _loops(self, node: Node, op: PureOp, args: tuple[object, ...]) -> object:
         """Adds the op's kernels and returns its results' places; None where it has no loop form."""
         mark = self.builder.mark
         k = LoopWriter(self.builder, op.name)

@@ -151,7 +151,7 @@ def product(k: Any, meta: Any, a: Any, b: object, formed: DType) -> Any:
     return k.map(meta, lambda *i: k.cast(wide[i], meta.dtype))
 
 
-def _summed(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> Any:
+def _summed(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> object:
     inner = a.shape[-1]
 
     def term(i: Any, j: object) -> Any:
@@ -159,7 +159,7 @@ def _summed(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> Any:
         left, right = a.at((*batch, row, j)), b.at((*batch, j, column))
         return k.cast(left, formed) * k.cast(right, formed)
 
-    def rounded(total: object) -> Any:
+    def rounded(total: object) -> object:
         return k.cast(total, meta.dtype)
 
     if inner == 1:

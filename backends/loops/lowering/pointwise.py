@@ -20,7 +20,7 @@ from aotlite.ir.op.binding import CACHE_LIMIT
 from aotlite.ir.ops.pointwise_expression import expression_of
 from aotlite.ir.scalar.expression import Scalar, walk, with_operands
 
-_TEMPLATES: dict[tuple[Any, ...], ExpressionTemplate | None] = {}
+_TEMPLATES: dict[tuple[object, ...], ExpressionTemplate | None] = {}
 
 
 def pointwise_loops(

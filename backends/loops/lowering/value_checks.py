@@ -34,7 +34,7 @@ def refuse(k: Any, shape: Sequence[int], wrong: Callable[..., Any], once: Any = 
 def check_index(k: Any, index: Any, low: int, high: int, ignored: int | None) -> None:
     """Adds a check that each element of `index` is `ignored`, or low <= element < high."""
 
-    def wrong(*i: Any) -> Any:
+    def wrong(*i: Any) -> object:
         value = k.cast(index[i], dtypes.int64)
         outside = k.make("not", k.inside(value, low, high))
         return outside if ignored is None else outside & k.make("ne", value, ignored)

@@ -98,7 +98,7 @@ class _Worker:
     """The queue of jobs of a process, and the thread that runs them."""
 
     def __init__(self) -> None:
-        self.jobs: SimpleQueue[Job[Any]] = SimpleQueue()
+        self.jobs: SimpleQueue[Job[object]] = SimpleQueue()
         self.thread = threading.Thread(target=self._loop, name="aotlite compiler", daemon=True)
         self.thread.start()
 

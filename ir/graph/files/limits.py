@@ -156,7 +156,7 @@ class Work:
             return None
         return ("one result" if claimed is None else f"{claimed} results"), f"{count} results"
 
-    def scatter(self, args: tuple[Any, ...], meta: Result) -> Any:
+    def scatter(self, args: tuple[Any, ...], meta: Result) -> object:
         """Counts the overlap test that the rule of a scatter runs on its first operand."""
         into: TensorMeta = args[0].meta
         if into not in self.tangled:
@@ -196,11 +196,11 @@ def _split(work: Work, args: tuple[Any, ...], meta: Result) -> Any:
     return work.results(args, meta, count)
 
 
-def _split_with_sizes(work: Work, args: tuple[Any, ...], meta: Result) -> Any:
+def _split_with_sizes(work: Work, args: tuple[Any, ...], meta: Result) -> object:
     return work.results(args, meta, len(args[1]))
 
 
-def _unbind(work: Work, args: tuple[Any, ...], meta: Result) -> Any:
+def _unbind(work: Work, args: tuple[Any, ...], meta: Result) -> object:
     return work.results(args, meta, _size_of(args[0].meta, args[1]))
 
 
@@ -212,7 +212,7 @@ def _size_of(meta: TensorMeta, dim: int) -> int | None:
         return None
 
 
-def _getitem(work: Work, args: tuple[Any, ...], meta: Result) -> Any:
+def _getitem(work: Work, args: tuple[Any, ...], meta: Result) -> tuple[str, str] | None:
     count = len(args[0].meta)
     return None if 0 <= args[1] < count else (f"result {args[1]}", f"0 to {count - 1}")
 

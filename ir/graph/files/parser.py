@@ -109,7 +109,7 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _ONLY_ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)
 
 
-def _object(pairs: Sequence[tuple[str, object]]) -> Any:
+def _object(pairs: Sequence[tuple[str, object]]) -> object:
     found = dict(pairs)
     if len(found) == len(pairs):
         return found
@@ -121,12 +121,12 @@ def _object(pairs: Sequence[tuple[str, object]]) -> Any:
     return Misfit(f"an object with the key {key!a:.50} twice")
 
 
-def _integer(text: str) -> Any:
+def _integer(text: str) -> int | Misfit:
     digits = len(text) - (text[0] == "-")
     return int(text) if digits <= DIGITS else Misfit(f"an integer of {digits} digits")
 
 
-def _real(text: str) -> Any:
+def _real(text: str) -> float | Misfit:
     return float(text) if len(text) <= DIGITS else Misfit(f"a number of {len(text)} characters")
 
 

@@ -329,7 +329,7 @@ class _NodeReader:
             raise Unread(value, 'an earlier node with several results, such as "%0"')
         return node
 
-    def _operand(self, value: object) -> Any:
+    def _operand(self, value: object) -> object:
         node = self.values.get(value) if type(value) is str else None
         return number_from(value) if node is None else node
 

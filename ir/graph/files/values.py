@@ -83,7 +83,7 @@ def each(read: Read, values: object, name: str) -> list[Any]:
     """The items of a list, each read; an error has the item's index."""
     if type(values) is not list:
         raise Unread(values, "a list", name)
-    done: list[Any] = []
+    done: list[object] = []
     try:
         for value in values:
             done.append(read(value))

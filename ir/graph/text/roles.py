@@ -67,14 +67,14 @@ def _parsed_part(text: str) -> Part | None:
     return role if str(role) == text else None  # type: ignore[return-value]
 
 
-def _parsed_gradient(text: str) -> Any:
+def _parsed_gradient(text: str) -> object:
     """The `of` of a tangent or gradient: a `Part` behind the prefix, else parts are `Piece`s."""
     if text.startswith(OWN):
         return parse_role(text[len(OWN) :])
     return _pieces(parse_role(text))
 
 
-def _pieces(role: object) -> Any:
+def _pieces(role: object) -> object:
     if isinstance(role, Part):
         return Piece(_pieces(role.of), role.attr)
     if isinstance(role, MutatedInput) and isinstance(role.of, Part):

@@ -57,7 +57,7 @@ MISH = _activation(
 )
 
 
-def _softplus(f: Any, a: Any, beta: Any, threshold: object) -> Any:
+def _softplus(f: Any, a: Any, beta: Any, threshold: object) -> object:
     scaled = a * beta
     return f.where(f.greater(scaled, threshold), a, f.log1p(f.exp(scaled)) / beta)
 

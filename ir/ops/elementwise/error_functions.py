@@ -91,7 +91,7 @@ ERFINV = elementary(
 
 
 # ------------------------------------------------------------------------------------------ logit
-def _logit(f: Any, a: Any, eps: float | None) -> Any:
+def _logit(f: Any, a: Any, eps: float | None) -> object:
     x = a if eps is None else f.minimum(f.maximum(a, eps), 1 - eps)
     return f.log(x / (1.0 - x))
 
@@ -120,7 +120,7 @@ LOGIT = elementary(
 _INNER, _CUBE = math.sqrt(2 / math.pi), 0.044715
 
 
-def _gelu(f: Any, a: Any, tanh: bool) -> Any:
+def _gelu(f: Any, a: Any, tanh: bool) -> object:
     if tanh:
         bent = f.tanh((a + a * a * a * _CUBE) * _INNER)
     else:

@@ -228,7 +228,7 @@ LOG1P = elementary("log1p", vjp=lambda grad, self: grad / conj(self + 1))
 SQRT = elementary("sqrt", vjp=lambda grad, result: grad / conj(result * 2))
 
 
-def _rsqrt(f: Any, a: object) -> Any:
+def _rsqrt(f: Any, a: object) -> object:
     return f.reciprocal(f.sqrt(a))
 
 
@@ -257,7 +257,7 @@ def _sigmoid_vjp(grad: Operand, result: Operand) -> Operand:
     return grad * conj(result * (1 - result))
 
 
-def _sigmoid(f: Any, a: Any) -> Any:
+def _sigmoid(f: Any, a: Any) -> object:
     return f.reciprocal(f.exp(-a) + 1.0)
 
 

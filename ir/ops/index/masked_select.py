@@ -271,7 +271,7 @@ def _places(repeats: Any, output_size: int | None) -> Any:
     return repeats._do("repeat_interleave_sized", output_size)
 
 
-def _one_each(repeats: Any, size: int) -> Any:
+def _one_each(repeats: Any, size: int) -> Operand:
     """The repeats expanded to one for each of `size` positions."""
     shape = repeats.shape
     if shape in ((), (1,)):

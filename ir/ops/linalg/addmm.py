@@ -27,7 +27,7 @@ from aotlite.ir.ops.precision import number_in, taken_by, widened
 Shape = tuple[int, ...]
 
 
-def _rule(op: str, ranks: tuple[int, int], shape_of: Callable[..., Shape]) -> Callable[..., Any]:
+def _rule(op: str, ranks: tuple[int, int], shape_of: Callable[..., Shape]) -> Callable[..., object]:
     """The meta rule of `self + product` for factors of these ranks and their product's shape."""
 
     def rule(self: TensorMeta, a: TensorMeta, b: TensorMeta, beta: type, alpha: type) -> TensorMeta:
@@ -85,7 +85,7 @@ def _declare(
     )
 
 
-def _added_to(product: Callable[..., Any]) -> Callable[..., Any]:
+def _added_to(product: Callable[..., Any]) -> Callable[..., object]:
     """beta * self + alpha * product, formed in the product's dtype."""
 
     def composition(
@@ -192,7 +192,7 @@ def _addr_rule(
     return tensor_meta(shape, strides, dtype, common_device("addr", [self, vec1, vec2]))
 
 
-def _like(grad: Any, vector: Any) -> Any:
+def _like(grad: Operand, vector: Operand) -> Operand:
     """The conjugate in the gradient's dtype: the operands' may differ."""
     return conj(vector).to(grad.dtype)
 

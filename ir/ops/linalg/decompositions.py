@@ -200,7 +200,7 @@ def _eigh_kernel(xp: Namespace, metas: Metas, a: Array, UPLO: str) -> tuple[Arra
 
 def _eigh_vjp(
     grad_eigenvalues: Any, grad_eigenvectors: object, eigenvalues: Any, eigenvectors: Any
-) -> Any:
+) -> Operand:
     back = adjoint(eigenvectors)
     inner = _over_gaps(back.matmul(grad_eigenvectors), eigenvalues)
     return eigenvectors.matmul(inner + grad_eigenvalues.diag_embed()).matmul(back)

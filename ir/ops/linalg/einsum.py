@@ -90,7 +90,7 @@ def inner(self: Operand, other: Operand) -> Operand:
 
 # --------------------------------------------------------------------------- chains of matrices
 @composite(is_method=False)
-def chain_matmul(*matrices: Any) -> Any:
+def chain_matmul(*matrices: Operand) -> Operand:
     """The product of matrices, multiplied in the cheapest order."""
     for k, matrix in enumerate(matrices):
         if matrix.ndim != 2:
@@ -167,7 +167,7 @@ def _best_splits(p: Sequence[int]) -> dict[tuple[int, int], int]:
 
 # -------------------------------------------------------------------------------------- einsum
 @composite(is_method=False)
-def einsum(equation: str, *operands: Any) -> Any:
+def einsum(equation: str, *operands: Any) -> Operand:
     """The sum of products that the equation names, such as "bij,bjk->bik"; "..." for the rest.
 
     Of more than two operands the pair is multiplied first that is cheapest. Operands may be given
@@ -214,7 +214,7 @@ def _aligned(equation: Equation, k: int, tensor: Operand) -> Operand:
     return tensor
 
 
-def _summed(equation: Equation, aligned: list[Any]) -> Any:
+def _summed(equation: Equation, aligned: Sequence[Operand]) -> Operand:
     """The product of operands of equal rank, summed over the dimensions after the result's."""
     shapes = [t.shape for t in aligned]
     sizes.broadcast_shapes(*shapes, op="einsum")

@@ -77,7 +77,7 @@ def _matmul_kernel(xp: Namespace, meta: TensorMeta, a: Array, b: Array) -> Array
 
 def _matmul_namespaced(
     meta: TensorMeta, self: TensorMeta, other: TensorMeta
-) -> tuple[str, dict[str, Any]] | None:
+) -> tuple[str, dict[str, object]] | None:
     tall = len(other.shape) == 2 < len(self.shape)
     return None if tall or accumulator(meta.dtype) is not self.dtype else ("matmul", {})
 
@@ -200,7 +200,7 @@ def _of_ranks(
     )
 
 
-_BY_MATRICES: dict[str, Callable[..., Any]] = {
+_BY_MATRICES: dict[str, Callable[..., object]] = {
     "self": lambda grad, mat2: grad.matmul(conj(mat2).mT),
     "mat2": lambda grad, self: conj(self).mT.matmul(grad),
 }

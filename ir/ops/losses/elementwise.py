@@ -281,7 +281,7 @@ def _logits_to_target(grad: Operand, self: Operand, pos_weight: Operand | None) 
     return grad * (pos_weight * _softplus(-self) - _softplus(self))
 
 
-def _logits_rule(self: TensorMeta, target: TensorMeta, pos_weight: TensorMeta | None) -> Any:
+def _logits_rule(self: TensorMeta, target: TensorMeta, pos_weight: TensorMeta | None) -> TensorMeta:
     name = "binary_cross_entropy_with_logits"
     _same_form(name, self, target)
     # As in PyTorch, which begins with a product by the target, its layout goes first.

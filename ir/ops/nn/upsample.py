@@ -355,7 +355,7 @@ def _declare_backward(name: str, align: str) -> PureOp:
     )
 
 
-def _formula(called: str, align: str, begin: str) -> Callable[..., Any]:
+def _formula(called: str, align: str, begin: str) -> Callable[..., object]:
     """A formula with the parameters that `begin` and the op's options name."""
     rest = ("align_corners, " if align else "") + "scales_h, scales_w"
     names = begin.replace(".shape", "")
@@ -425,7 +425,7 @@ def interpolate(
     return result.squeeze(-2) if rank == 1 else result
 
 
-def _asked_for(shape: Shape, size: Any, scale_factor: Any) -> tuple[Shape, tuple[Any, ...]]:
+def _asked_for(shape: Shape, size: Any, scale_factor: Any) -> tuple[Shape, tuple[object, ...]]:
     """The result's sizes, and the factors."""
     if (size is None) == (scale_factor is None):
         raise ArgumentError(

@@ -119,7 +119,7 @@ def _declare_cast(name: str, dtype: DType) -> None:
         return self.to(dtype, memory_format=memory_format)
 
     cast.__doc__ = f"`to({dtype})`."
-    declare: Callable[..., Any] = composite(
+    declare: Callable[..., object] = composite(
         f"{name}(Tensor self, *, memory_format? memory_format=None) -> Tensor"
     )
     declare(cast)

@@ -107,7 +107,7 @@ def _cat_vjp(grad: Operand, tensors_meta: tuple[TensorMeta, ...], dim: int) -> l
 
 def _cat_namespaced(
     meta: TensorMeta, tensors: tuple[TensorMeta, ...], dim: int
-) -> tuple[str, dict[str, Any]] | None:
+) -> tuple[str, dict[str, object]] | None:
     if any(each.dtype is not meta.dtype or _is_void(each) for each in tensors):
         return None
     return "concat", {"axis": dim}
@@ -247,7 +247,7 @@ def column_stack(tensors: tuple[Operand, ...]) -> Operand:
 
 
 @composite(is_method=False)
-def block_diag(*tensors: Any) -> Any:
+def block_diag(*tensors: Any) -> Operand:
     """The matrix with these matrices, vectors as rows, along its diagonal."""
     for t in tensors:
         if len(t.shape) > 2:

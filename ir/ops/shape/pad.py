@@ -195,7 +195,7 @@ def runs_of(name: str, size: int, pair: tuple[int, int]) -> list[PadRun]:
     return [run for run in cut if run.first < run.end]
 
 
-def padded_loops(name: str, sides_of: Sides) -> Callable[..., Any]:
+def padded_loops(name: str, sides_of: Sides) -> Callable[..., object]:
     """The loops of a padding: each run of places is a branch."""
 
     def loops(k: Loops, meta: TensorMeta, a: LoopTensor, padding: tuple[int, ...]) -> LoopTensor:
@@ -231,7 +231,7 @@ _UNROLLED = 16
 """So many places may read one element."""
 
 
-def padding_backward_loops(name: str, sides_of: Sides) -> Callable[..., Any]:
+def padding_backward_loops(name: str, sides_of: Sides) -> Callable[..., object]:
     """The loops of the gradient: each element sums the places that read it, in their order."""
 
     def loops(

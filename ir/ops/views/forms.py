@@ -206,7 +206,7 @@ def broadcast_to(self: Operand, size: tuple[int, ...]) -> Operand:
 
 
 @composite(is_method=False)
-def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
+def broadcast_tensors(*tensors: Any) -> tuple[Operand, ...]:
     """Each tensor expanded to the shape that all broadcast to; itself if it has that shape."""
     if not all(hasattr(t, "meta") for t in tensors):
         raise ArgumentError("broadcast_tensors: an argument is no tensor, expected tensors")
@@ -217,13 +217,13 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
 
 # ------------------------------------------------------------------------- at least so many dims
 @composite(is_method=False)
-def atleast_1d(*tensors: Any) -> Any:
+def atleast_1d(*tensors: Any) -> Operand | tuple[Operand, ...]:
     """The tensor, with a dimension if it has none; of several tensors (or a list), a tuple."""
     return _each(tensors, lambda x: x if x.ndim else x.reshape(1))
 
 
 @composite(is_method=False)
-def atleast_2d(*tensors: Any) -> Any:
+def atleast_2d(*tensors: Any) -> Operand | tuple[Operand, ...]:
     """The tensor, with dimensions put before those it has, up to two."""
 
     def wide(x: Operand) -> Operand:
@@ -235,7 +235,7 @@ def atleast_2d(*tensors: Any) -> Any:
 
 
 @composite(is_method=False)
-def atleast_3d(*tensors: Any) -> Any:
+def atleast_3d(*tensors: Any) -> Operand | tuple[Operand, ...]:
     """The tensor, with dimensions put around those it has, up to three."""
 
     def wide(x: Operand) -> Operand:

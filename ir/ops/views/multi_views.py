@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby, pairwise
-from typing import Any
 
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.geometry import sizes
@@ -62,7 +61,7 @@ def _split_vjp(
     return _of_parts(grads, dim, self_meta, [end - start for start, end in pairwise(ends)])
 
 
-def _split_parts(self: TensorMeta, split_size: int, dim: int) -> Any:
+def _split_parts(self: TensorMeta, split_size: int, dim: int) -> object:
     if not self.shape:
         raise ShapeError("split: the tensor has no dimensions, expected at least 1")
     dim = sizes.wrap_dim(dim, len(self.shape), op="split")
@@ -81,7 +80,7 @@ SPLIT = multi_view(
 )
 
 
-def _split_with_sizes_parts(self: TensorMeta, split_sizes: tuple[int, ...], dim: int) -> Any:
+def _split_with_sizes_parts(self: TensorMeta, split_sizes: tuple[int, ...], dim: int) -> object:
     if not self.shape:
         raise ShapeError("split_with_sizes: the tensor has no dimensions, expected at least 1")
     dim = sizes.wrap_dim(dim, len(self.shape), op="split_with_sizes")
@@ -109,7 +108,7 @@ SPLIT_WITH_SIZES = multi_view(
 )
 
 
-def _unbind_parts(self: TensorMeta, dim: int) -> Any:
+def _unbind_parts(self: TensorMeta, dim: int) -> object:
     if not self.shape:
         raise ShapeError("unbind: the tensor has no dimensions, expected at least 1")
     dim = sizes.wrap_dim(dim, len(self.shape), op="unbind")

@@ -62,7 +62,7 @@ def written() -> Programs:
     }
 
 
-def _no_grad_write(on: Adapter, a: Array) -> Any:
+def _no_grad_write(on: Adapter, a: Array) -> object:
     with on.no_grad():
         on.mul_(a, 3.0)
     return on.mul(a, a)

@@ -10,7 +10,7 @@ from aotlite.conformance.models.model_arrays import Chain
 from aotlite.conformance.models.scenarios import VIEWS, leaf, numbers, viewed
 from aotlite.conformance.rules import attempt, expect, rule
 
-WRITES: tuple[tuple[str, tuple[Any, ...]], ...] = (
+WRITES: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("fill_", (5.0,)),
     ("add_", (1.0,)),
     ("mul_", (2.0,)),
@@ -136,7 +136,7 @@ def copies_count_apart(on: Adapter, case: str) -> None:
     counted(on, a, before, 0, "by a write of its copy")
 
 
-def _bad_shape(on: Adapter) -> tuple[Array, tuple[Any, ...]]:
+def _bad_shape(on: Adapter) -> tuple[Array, tuple[object, ...]]:
     return new(on), (new(on, (3,)),)
 
 

@@ -18,7 +18,7 @@ class _SavedValue:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __get__(self, node: Any, owner: type[TapeNode]) -> Any:
+    def __get__(self, node: Any, owner: type[TapeNode]) -> object:
         if node is None:
             return self
         kept = node.kept_by_name(self.name)
@@ -30,7 +30,7 @@ class _SavedValue:
 class _SavedRecord(_SavedValue):
     """`_raw_saved_<name>`: its `SavedTensor`, on which hooks can be registered."""
 
-    def __get__(self, node: Any, owner: type[TapeNode]) -> Any:
+    def __get__(self, node: Any, owner: type[TapeNode]) -> object:
         return self if node is None else node.kept_by_name(self.name)
 
 

@@ -150,7 +150,7 @@ class ViewChain:
             return self._last
         return self.steps[index]
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return chain_of, self.steps  # a list, linked, would be pickled as deep as it is long
 
     def __repr__(self) -> str:

@@ -115,7 +115,7 @@ def _module_attribute(value: object, key: str) -> Any:
     return vars(value).get(key, NOTHING)
 
 
-def _gradient(value: object, key: object) -> Any:
+def _gradient(value: object, key: object) -> object:
     return value._grad if isinstance(value, Tensor) else NOTHING
 
 

@@ -75,7 +75,7 @@ class Snapshot:
     def first_change(self, values: Sequence[object], tensors: Sequence[Tensor] = ()) -> int | None:
         """Returns the number of the first value that is not as it was; None if all are."""
         holders: list[Any] = [values]
-        met: list[Any] = list(tensors)
+        met: list[object] = list(tensors)
         number = 0
         try:
             for holder, key, test, expected, number in self._looks:
@@ -225,7 +225,7 @@ class _ModuleForm:
 
     kind: type
     parts: tuple[tuple[str, type], ...]
-    accepted: set[Any] = attrs.field(eq=False)
+    accepted: set[object] = attrs.field(eq=False)
     """Names and types of all attributes, as they were found with these parts."""
 
     @classmethod
@@ -414,7 +414,7 @@ class Same:
         except TypeError:
             self._weak, self._strong = None, thing
 
-    def _thing(self) -> Any:
+    def _thing(self) -> object:
         return self._strong if self._weak is None else self._weak()
 
     def __eq__(self, other: object) -> bool:

@@ -89,7 +89,7 @@ class DifferentiableStep:
         self.order = order
         self.call, self.source = _Writer(plan, absent, order).function()
 
-    def __call__(self, node: BackwardCall, grads: Sequence[Tensor | None]) -> list[Any]:
+    def __call__(self, node: BackwardCall, grads: Sequence[Tensor | None]) -> list[object]:
         """The gradients for the node's edges."""
         order = self.order
         tensors, saved = self.call(node, list(grads))

@@ -185,7 +185,7 @@ class CompiledBackward(TapeNode):
     def run(self, grads: list[Tensor | None]) -> Sequence[Any]:
         return self._run(grads, None)
 
-    def run_for(self, grads: list[Tensor | None], wanted: Sequence[bool]) -> Sequence[Any]:
+    def run_for(self, grads: list[Tensor | None], wanted: Sequence[bool]) -> Sequence[object]:
         if not self.plan.facts.effects:
             return self._run(grads, None)
         pairs = zip(self.plan.gradients, wanted, strict=True)

@@ -83,7 +83,7 @@ class EntryWriter:
         calling = self.convention = plan.convention
         consumed = None if calling.sets_generator else calling.consumed
         self.draws = RngWriter(source, reads=Seed() in calling.inputs, consumed=consumed)
-        self.leaders: dict[Any, InputRole] = {
+        self.leaders: dict[object, InputRole] = {
             family.role: family.through for family in plan.meta.families
         }
         self._returned = dict(zip(plan.forward.output_roles, plan.forward.outputs, strict=True))

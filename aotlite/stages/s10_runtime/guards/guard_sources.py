@@ -85,7 +85,7 @@ class GuardedValues:
     """The distinct inner tensors of wrappers."""
     wrappers: dict[InputRole, SubclassMeta]
     """How each wrapper is rebuilt, also those that are parts."""
-    guards: tuple[Any, ...]
+    guards: tuple[object, ...]
     fixed_offsets: frozenset[InputRole]
     fixed_sizes: dict[InputRole, int]
     """The bytes of storages that the function resizes."""

@@ -107,7 +107,7 @@ class _Guards:
     source: FunctionSource
     values: GuardedValues
     checks: list[GuardCheck] = attrs.field(factory=list)
-    _variables: dict[Any, str] = attrs.field(factory=dict)
+    _variables: dict[object, str] = attrs.field(factory=dict)
     _places: dict[str, str] = attrs.field(factory=dict)
     """The access paths of hidden inputs, by variable."""
 
@@ -332,7 +332,7 @@ class _Guards:
                 return class_step_text(at, self._owner(place, i), key)
         return f"take({at}, {kind!r}, {self._key(key)})"
 
-    def _owner(self, place: AccessPath, i: int) -> Any:
+    def _owner(self, place: AccessPath, i: int) -> object:
         """The variable from which a path's last step is taken."""
         before = AccessPath(place.argument, place.function, place.path[:i])
         return before.resolve(list(self.values.leaves))

@@ -44,7 +44,7 @@ class AccessPathIndex:
     leaves: list[Any]
     _found: dict[int, list[AccessPath]] | None = None
     _roots: list[AccessPath] = attrs.field(factory=list)
-    _alive: list[Any] = attrs.field(factory=list)
+    _alive: list[object] = attrs.field(factory=list)
 
     def find(self, thing: object) -> AccessPath | None:
         """The first place at which `thing` is found, breadth first."""
@@ -86,14 +86,14 @@ class _Search:
     function: Any
     leaves: list[Any]
     roots: list[AccessPath] = attrs.field(factory=list)
-    alive: list[Any] = attrs.field(factory=list)
+    alive: list[object] = attrs.field(factory=list)
     _found: dict[int, list[AccessPath]] = attrs.field(factory=dict)
     _seen: set[int] = attrs.field(factory=set)
     _names: set[str] = attrs.field(factory=set)
     """The attribute names that the code of some function reads."""
     _classes: list[tuple[type, AccessPath]] = attrs.field(factory=list)
     _taken: set[tuple[int, int, str]] = attrs.field(factory=set)
-    _queue: list[tuple[Any, AccessPath]] = attrs.field(factory=list)
+    _queue: list[tuple[object, AccessPath]] = attrs.field(factory=list)
 
     def run(self) -> dict[int, list[AccessPath]]:
         observed = [
@@ -126,7 +126,7 @@ class _Search:
         if isinstance(thing, _NAMING) or thing is self.function:
             self.roots += [at for _, at in further]
 
-    def _inside(self, thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
+    def _inside(self, thing: Any, place: AccessPath) -> Iterator[tuple[object, AccessPath]]:
         if not isinstance(thing, types.FunctionType):
             yield from _inside(thing, place)
         elif _is_ours(thing.__module__) or _is_ours(thing.__globals__.get("__name__")):
@@ -138,7 +138,7 @@ class _Search:
             self._names.update(attributes if is_users(thing) else ())
             yield from _inside_function(thing, place, variables, attributes)
 
-    def _named_in(self, kind: type, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
+    def _named_in(self, kind: type, place: AccessPath) -> Iterator[tuple[object, AccessPath]]:
         """The attributes of users' classes whose names some code reads."""
         for number, base in enumerate(kind.__mro__):
             if not is_users(base):
@@ -189,7 +189,7 @@ def _parts_of(wrapper: Tensor, place: AccessPath) -> Iterator[tuple[Tensor, Acce
             yield part, place.then("part", name)
 
 
-def _inside(thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
+def _inside(thing: Any, place: AccessPath) -> Iterator[tuple[object, AccessPath]]:
     """The objects one step from an object, with their access paths."""
     match thing:
         case Tensor():
@@ -233,7 +233,7 @@ def _wraps_a_function(thing: object) -> bool:
     return isinstance(getattr(thing, "__wrapped__", None), types.FunctionType)
 
 
-def _inside_object(thing: object, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
+def _inside_object(thing: object, place: AccessPath) -> Iterator[tuple[object, AccessPath]]:
     """The attributes, slots and class attributes of the object that a method is bound to."""
     for name, value in list(attributes_of(thing).items()):
         yield value, place.then("attr", name)
@@ -249,7 +249,7 @@ def _inside_object(thing: object, place: AccessPath) -> Iterator[tuple[Any, Acce
     yield from _functions_of(type(thing), place)
 
 
-def _functions_of(kind: type, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
+def _functions_of(kind: type, place: AccessPath) -> Iterator[tuple[object, AccessPath]]:
     """The methods of a user's class: a caller may reach what they read."""
     for number, cls in enumerate(kind.__mro__):
         if is_users(cls):
@@ -264,7 +264,7 @@ def _inside_function(
     place: AccessPath,
     variables: tuple[str, ...],
     attributes: tuple[str, ...],
-) -> Iterator[tuple[Any, AccessPath]]:
+) -> Iterator[tuple[object, AccessPath]]:
     for i in range(len(function.__closure__ or ())):
         value, at = _cell(function, i), place.then("cell", i)
         yield value, at
@@ -285,7 +285,7 @@ def _inside_function(
 
 def _what_it_wraps(
     function: types.FunctionType, place: AccessPath
-) -> Iterator[tuple[Any, AccessPath]]:
+) -> Iterator[tuple[object, AccessPath]]:
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is not None:
         yield wrapped, place.then("member", "__wrapped__")
@@ -293,7 +293,7 @@ def _what_it_wraps(
 
 def _inside_module(
     module: types.ModuleType, names: tuple[str, ...], place: AccessPath
-) -> Iterator[tuple[Any, AccessPath]]:
+) -> Iterator[tuple[object, AccessPath]]:
     package = module.__name__.split(".")[0]
     if package in ("aotlite", *_FOREIGN):
         return

@@ -7,7 +7,6 @@ Spec: `specs/s1_capture.md`.
 from __future__ import annotations
 
 import weakref
-from typing import Any
 
 import attrs
 
@@ -38,9 +37,9 @@ class CaptureTables:
     """Access paths of the inner tensors of wrappers that were read from attributes, by id."""
     guarded: set[tuple[int, str]] = attrs.field(factory=set)
     """Attributes of Modules and optimizers that were read."""
-    created: dict[int, Any] = attrs.field(factory=dict)
+    created: dict[int, object] = attrs.field(factory=dict)
     """Modules and optimizers that were made during the capture."""
-    alive: list[Any] = attrs.field(factory=list)
+    alive: list[object] = attrs.field(factory=list)
     """The objects whose ids are keys above, kept alive so that no other object gets their id."""
 
     def outer_fakes(self) -> OuterFakes:

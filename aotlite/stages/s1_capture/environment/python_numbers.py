@@ -67,7 +67,7 @@ class _World:
     methods: set[str] = attrs.field(factory=set)
     """Names of bound methods that were found: code calls them by the names of variables."""
 
-    def meet(self, thing: object, at: AccessPath) -> list[tuple[AccessPath, Any]]:
+    def meet(self, thing: object, at: AccessPath) -> list[tuple[AccessPath, object]]:
         """Records an object; returns its attributes, with their paths."""
         self.met.add(id(thing))
         held = _attributes(thing)
@@ -220,7 +220,7 @@ def _content(thing: object) -> list[Any]:
     return list(base.items(thing) if base in _DICTS else base.__iter__(thing))
 
 
-def _set_image(thing: object) -> Any:
+def _set_image(thing: object) -> object:
     """The items of a set: plain values and tuples by value, all others by identity."""
     return frozenset(
         snapshot_of(each) if type(each) in (*PLAIN, tuple) or _is(each, np.generic) else id(each)
@@ -232,7 +232,7 @@ class _Image(str):
     """The contents of a set or an array, compared as a whole; prints as text."""
 
     __slots__ = ("image",)
-    image: Any
+    image: object
 
     def __new__(cls, image: object, text: str) -> _Image:
         made = super().__new__(cls, text)
@@ -268,7 +268,7 @@ def _is_filled(slot: types.MemberDescriptorType, thing: object) -> bool:
 
 
 # ----------------------------------------------------------------------------------- comparing
-def _changes(before: _World, after: _World) -> Iterator[tuple[AccessPath, Items, Any, Any]]:
+def _changes(before: _World, after: _World) -> Iterator[tuple[AccessPath, Items, object, object]]:
     """(path, keys, before, after) of each number that changed, appeared or vanished."""
     for name in dict.fromkeys((*before.numbers, *after.numbers)):
         if not all(name in world.numbers or _owner_is_in(world, name) for world in (before, after)):
@@ -287,7 +287,7 @@ def _owner_is_in(world: _World, name: _Name) -> bool:
     return bool(name[1]) and (name[0], name[1][:-1]) in world.objects
 
 
-def _image(value: object) -> Any:
+def _image(value: object) -> object:
     return value.image if type(value) is _Image else snapshot_of(value)
 
 
@@ -342,7 +342,7 @@ def _fill_container(thing: Any, content: list[Any]) -> None:
         (base.update if base is set else base.extend)(thing, content)
 
 
-def _identities(content: list[Any], base: type) -> list[Any]:
+def _identities(content: list[Any], base: type) -> list[object]:
     if base in _DICTS:
         return [(id(key), id(value)) for key, value in content]
     return [id(each) for each in content]

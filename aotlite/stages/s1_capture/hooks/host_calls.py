@@ -85,7 +85,7 @@ class HostCalledHook:
     form: HookSignature
     function: HostFunction
 
-    def happens(self, grad: Tensor) -> Any:
+    def happens(self, grad: Tensor) -> object:
         """Records the callback; returns the gradient that replaces `grad`."""
         text = "; ".join([meta_text(meta.as_contiguous()) for meta in self.form.metas()])
         parts = tuple(leaves_of(grad))

@@ -337,7 +337,7 @@ def _named(thing: object) -> str:
     return article(thing)
 
 
-def _attribute(owner: Any, name: str) -> Any:
+def _attribute(owner: Any, name: str) -> object:
     """The value of an attribute, or the getter of a property; NOTHING if it need not be searched.
 
     Methods of a user's tensor class are not searched: like those of its ops, they run in captures.

@@ -38,7 +38,7 @@ def reached(things: Iterable[object]) -> Iterator[Any]:
             queue.extend(_inside(thing))
 
 
-def _inside(thing: object) -> Iterable[Any]:
+def _inside(thing: object) -> Iterable[object]:
     """The objects one step from an object."""
     match thing:
         case types.FunctionType():
@@ -60,7 +60,7 @@ def _inside(thing: object) -> Iterable[Any]:
     return [*attributes_of(thing).values(), type(thing)]
 
 
-def variables_of(function: types.FunctionType) -> list[tuple[str, Any]]:
+def variables_of(function: types.FunctionType) -> list[tuple[str, object]]:
     """(name, value) of a function's cells, defaults and globals, and of module attributes."""
     code = function.__code__
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
@@ -88,7 +88,7 @@ def _is_bound(cell: types.CellType) -> bool:
 
 
 # ------------------------------------------------------------------------------------- changes
-def may_change(hook: object) -> list[Any]:
+def may_change(hook: object) -> list[object]:
     """The containers and objects that a hook may change, as its bytecode shows."""
     things = list(reached([hook]))
     words = {word for thing in things for word in words_of(thing)}
@@ -198,7 +198,7 @@ def reason_against(hook: object, capture: object, known: Known) -> str | None:
 _REBOUND = object()
 
 
-def _ownvariables_of(function: types.FunctionType, known: Known) -> list[tuple[str, Any]]:
+def _ownvariables_of(function: types.FunctionType, known: Known) -> list[tuple[str, object]]:
     """The variables of a function made by the run that nothing outside shares."""
     steps = dis.get_instructions(function.__code__)
     rebound = {s.argval for s in steps if s.opname in ("STORE_DEREF", "DELETE_DEREF")}

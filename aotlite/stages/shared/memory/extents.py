@@ -9,7 +9,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 
-def extent_view(placeholder: Node, extent: Extent) -> tuple[tuple[Any, ...], TensorMeta]:
+def extent_view(placeholder: Node, extent: Extent) -> tuple[tuple[object, ...], TensorMeta]:
     """The arguments and the meta of the as_strided op that views an input's extent."""
     meta: Any = placeholder.meta
     first, end = extent

@@ -94,7 +94,7 @@ def _forward(joint: Graph, made: Partition, inputs: Given) -> dict[Role, Any]:
     return _by_role(made.forward, _by_input(joint, inputs))
 
 
-def _backward(joint: Graph, made: Partition, inputs: Given) -> dict[Role, Any]:
+def _backward(joint: Graph, made: Partition, inputs: Given) -> dict[Role, object]:
     if made.backward is None:
         return {}
     saved = {r: v for r, v in _forward(joint, made, inputs).items() if isinstance(r, Saved)}
@@ -105,7 +105,7 @@ def _by_input(joint: Graph, inputs: Given) -> dict[Any, ArrayValue]:
     return {n.role: v for n, v in zip(joint.placeholders, inputs.fresh(), strict=True)}
 
 
-def _by_role(graph: Graph, values: dict[Any, ArrayValue]) -> dict[Role, Any]:
+def _by_role(graph: Graph, values: dict[Any, ArrayValue]) -> dict[Role, object]:
     """Runs a half; returns its results by role. Inputs get the metas of its placeholders."""
     ordered = [_seen_as(values[node.role], node.meta) for node in graph.placeholders]
     ran = runs.run(graph, ordered)

@@ -225,7 +225,7 @@ def _are_equal(a: object, b: object, tolerance: float) -> bool:
     return tolerance > 0 and mine == its and mine.kind in "fc" and close(a, b, tolerance)
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     return value.array if isinstance(value, ArrayValue) else value
 
 

@@ -123,7 +123,7 @@ def _compare(captured: Graph, case: GraphCase, inputs: Given) -> None:
         )
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     return np.array(value.array) if isinstance(value, ArrayValue) else value
 
 
@@ -178,7 +178,7 @@ def _bases(results: Sequence[Any], inputs: Sequence[Tensor]) -> dict[Role, Tenso
 
 def _gradients(
     found: dict[Role, Any], leaves: dict[Any, Tensor], values: dict[Any, Any]
-) -> dict[Role, Any]:
+) -> dict[Role, object]:
     pairs = [
         (tensor, _tensor(values[Tangent(role)]))  # type: ignore[arg-type]
         for role, tensor in found.items()

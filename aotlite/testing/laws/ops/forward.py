@@ -66,7 +66,7 @@ def meta_is_what_the_kernel_gives(op: Op, samples: Samples) -> None:
 
 
 def _check_computed(op: Op, sample: Sample) -> None:
-    raw: list[Any] = []
+    raw: list[object] = []
     seen = _listening(op, raw)
     args = bound(op, sample)
     declared = _metas(kernel_op(op).infer(_pure_args(op, args)))  # type: ignore[union-attr]
@@ -85,7 +85,7 @@ def _check_computed(op: Op, sample: Sample) -> None:
 
 def _check_outlined(op: DataOp, sample: Sample) -> None:
     """Checks the outline of a data-dependent op at the shape of the kernel's result."""
-    raw: list[Any] = []
+    raw: list[object] = []
     seen, args = _listening(op, raw), bound(op, sample)
     outlines = op.outlines(args)
     outs = run(seen, args)
@@ -99,7 +99,7 @@ def _check_outlined(op: DataOp, sample: Sample) -> None:
         _check_layout(op, sample, out, outline.meta(array.shape), array)
 
 
-def _listening(op: Op, raw: list[object]) -> Any:
+def _listening(op: Op, raw: list[object]) -> Op:
     """The op with a kernel that appends its results to `raw`, before they are copied or cast."""
     pure = kernel_op(op)
 
@@ -112,7 +112,7 @@ def _listening(op: Op, raw: list[object]) -> Any:
     return listening if op is pure else attrs.evolve(op, functional=listening)  # type: ignore[call-arg]
 
 
-def _pure_args(op: Op, args: tuple[object, ...]) -> tuple[Any, ...]:
+def _pure_args(op: Op, args: tuple[object, ...]) -> tuple[object, ...]:
     return (0, 0, 0, *args) if isinstance(op, RandomOp) else args
 
 

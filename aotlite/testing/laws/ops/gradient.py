@@ -197,7 +197,7 @@ def _like(gradient: Tensor, shape: tuple[int, ...]) -> np.ndarray:
     return array if array.shape == tuple(shape) else np.full(shape, np.nan)
 
 
-def _moved(op: Op, sample: Sample, k: int, by: object) -> tuple[tuple[Any, ...], Tensor]:
+def _moved(op: Op, sample: Sample, k: int, by: object) -> tuple[tuple[object, ...], Tensor]:
     """Returns fresh arguments with `by` added to differentiable operand `k`, and that operand."""
     args = bound(op, sample)
     operand = [t for t in tensors_in(args) if t.dtype.is_differentiable][k]

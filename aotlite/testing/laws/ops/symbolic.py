@@ -186,7 +186,7 @@ def _check_at(op: Op, run: SymbolicRun, values: Values) -> bool:
     return True
 
 
-def _said(op: Op, key: tuple[object, ...]) -> Any:
+def _said(op: Op, key: tuple[object, ...]) -> object:
     """The results of the rules: metas, starts of windows, and the offsets that a draw consumes."""
     match op:
         case MultiViewOp():
@@ -212,7 +212,7 @@ def _symbolized(op: Op, key: tuple[object, ...], table: SymbolTable, variant: Sy
     return tuple(found)
 
 
-def _argument(value: Any, table: SymbolTable, variant: SymbolicSizes) -> Any:
+def _argument(value: Any, table: SymbolTable, variant: SymbolicSizes) -> object:
     """Sizes in an argument as symbols: those of operands with the same hint, else new ones."""
     if type(value) is tuple:
         return tuple(_argument(item, table, variant) for item in value)

@@ -93,7 +93,7 @@ def columns_of(xp: Namespace, image: Array, window: Window, out: Ints, groups: i
     return xp.reshape(patches, (groups, rows, batch * out[0] * out[1]))
 
 
-def held_by(shapes: Callable[..., tuple[Ints, Ints, Ints]]) -> dict[str, Any]:
+def held_by(shapes: Callable[..., tuple[Ints, Ints, Ints]]) -> dict[str, object]:
     """What is held: `shapes(args, result's shape)` are the image's, the weight's and the
     output's."""
 

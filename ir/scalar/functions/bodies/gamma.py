@@ -93,7 +93,7 @@ _AROUND_TWO = (
 """log gamma(2 + t) / t in powers of t, highest first: to 1e-16 for |t| up to 1/2."""
 
 
-def _small(f: Any, x: Any, above_one: Any = None) -> Any:
+def _small(f: Any, x: Any, above_one: Any = None) -> object:
     """Of 0.5 <= x < 13. `above_one` is x - 1 where it is known more exactly."""
     above = x - 1.0 if above_one is None else above_one
     steps = f.clip(f.floor(x) - 2.0, 0.0, 10.0)
@@ -111,7 +111,7 @@ def _small(f: Any, x: Any, above_one: Any = None) -> Any:
     return inner - f.where(low, f.log1p(f.where(low, above, 0.0)), -f.log(product))
 
 
-def _large(f: Any, x: Any) -> Any:
+def _large(f: Any, x: Any) -> object:
     x = f.where(x < _LARGE, _LARGE, x)
     log = f.log(x)
     series = polynomial(1.0 / x / x, _A) / x
