@@ -23,13 +23,13 @@ __all__ = [
 
 
 def min_cut_rematerialization_partition(
-    graph: Graph, *, solver: Solver | str = "boykov_kolmogorov"
+    graph: Graph, *, solver: Solver | str | None = None
 ) -> Partition:
     """The partition that moves the fewest bytes: the backward recomputes cheap values (PART-14).
 
     `solver` is the name of a networkx algorithm, or a function that takes a networkx.DiGraph, its
-    source and its sink, and returns what `networkx.minimum_cut` does. A function is called once for
-    every cut.
+    source and its sink, and returns what `networkx.minimum_cut` does. It is called once for every
+    cut. Without one, most cuts need none.
 
     >>> import aotlite as al
     >>> def loss(x, w):

@@ -39,6 +39,8 @@ ALGORITHMS = (
     "shortest_augmenting_path",
 )
 """The names of networkx algorithms that `solver=` accepts."""
+USUAL = "boykov_kolmogorov"
+"""The one that gets what the reductions leave, where no solver is chosen."""
 
 
 @attrs.frozen
@@ -50,13 +52,13 @@ class FlowCut:
     edges: int
 
 
-def minimum_cut(network: ReducedNetwork, solver: Solver | str = ALGORITHMS[0]) -> FlowCut:
+def minimum_cut(network: ReducedNetwork, solver: Solver | str | None = None) -> FlowCut:
     """The minimum cut; among several the one nearest to the sink, as networkx returns it.
 
     A cut of finite weight has to exist: check with `unlimited_path`.
     """
     into = reduced(network)
-    cut, edges = _solved(into, solver) if isinstance(solver, str) else _asked(into, solver)
+    cut, edges = _solved(into) if solver is None else _asked(into, solver)
     values = {value for _, tree in cut for value in leaves(tree)}
     if not all(network.capacities[i] for i in values):
         values = _needed(network, values)
@@ -107,8 +109,10 @@ Shape = tuple[Link, ...]
 """The edges of a component, with vertices renumbered in order of appearance."""
 
 
-def _asked(into: dict[Vertex, Edges], solver: Solver) -> tuple[list[tuple[Capacity, Tree]], int]:
-    """The edges of the minimum cut of a user's solver, and their number in the network.
+def _asked(
+    into: dict[Vertex, Edges], solver: Solver | str
+) -> tuple[list[tuple[Capacity, Tree]], int]:
+    """The edges of the minimum cut of the solver that a user chose, and the network's number.
 
     It is asked for the whole network, also where no question is left, but not for none.
     """
@@ -121,7 +125,7 @@ def _asked(into: dict[Vertex, Edges], solver: Solver) -> tuple[list[tuple[Capaci
     )
 
 
-def _solved(into: dict[Vertex, Edges], solver: str) -> tuple[list[tuple[Capacity, Tree]], int]:
+def _solved(into: dict[Vertex, Edges]) -> tuple[list[tuple[Capacity, Tree]], int]:
     """The edges of a minimum cut, and the number of edges that an algorithm was given.
 
     Components that only source and sink connect are solved one by one. Components of equal shape,
@@ -134,9 +138,9 @@ def _solved(into: dict[Vertex, Edges], solver: str) -> tuple[list[tuple[Capacity
         shape = _shape(into, part)
         if shape not in known:
             found = cut_by_a_path(shape)
-            if found is None and solver in ALGORITHMS:
+            if found is None:
                 found = cut_by_trying(shape)
-            known[shape] = (_cut_of(shape, solver), len(shape)) if found is None else (found, 0)
+            known[shape] = (_cut_of(shape, USUAL), len(shape)) if found is None else (found, 0)
         places, edges = known[shape]
         cut += [into[vertex][origin] for origin, vertex in map(part.__getitem__, places)]
         asked += edges
@@ -213,8 +217,8 @@ def _answer(digraph: Any, solver: Solver | str) -> tuple[object, set[object]]:
 
 
 def check_solver(solver: object) -> None:
-    """Raises ArgumentError unless `solver` is a function or the name of an algorithm."""
-    if not callable(solver) and solver not in ALGORITHMS:
+    """Raises ArgumentError unless `solver` is None, a function or the name of an algorithm."""
+    if solver is not None and not callable(solver) and solver not in ALGORITHMS:
         raise ArgumentError(
             f"min-cut: the solver is {solver!r}, expected a function or one of "
             f"{', '.join(ALGORITHMS)}"

@@ -25,7 +25,6 @@ from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph, Node
 from aotlite.stages.s8_partition.flow_network import (
-    ALGORITHMS,
     ReducedNetwork,
     Solver,
     check_solver,
@@ -106,7 +105,7 @@ class MinCut:
         return {self.graph.nodes[i] for i in computed_forward(self.indexed)}
 
 
-def min_cut(graph: Graph, *, solver: Solver | str = ALGORITHMS[0]) -> MinCut:
+def min_cut(graph: Graph, *, solver: Solver | str | None = None) -> MinCut:
     """The cheapest values to save such that the backward can recompute the rest (PART-14).
 
     Raises ArgumentError if the nodes' hints allow no cut, or if `solver` returns none.

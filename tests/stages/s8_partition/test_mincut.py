@@ -16,7 +16,7 @@ from aotlite.ir.graph.compare import structurally_equal
 from aotlite.ir.graph.role import Gradient, Offset, Primal, Role, Saved, Seed, Tangent
 from aotlite.ir.op import Cost
 from aotlite.partition import Partition, cut, min_cut, min_cut_rematerialization_partition
-from aotlite.stages.s8_partition.flow_network import ALGORITHMS, UNLIMITED, solver_of
+from aotlite.stages.s8_partition.flow_network import ALGORITHMS, UNLIMITED
 from aotlite.stages.s8_partition.indexed_graph import numbered
 from aotlite.stages.s8_partition.recompute_costs import TRAITS, costs_of
 from tests.end_to_end.helpers.cases import Case, cases
@@ -149,7 +149,7 @@ def test_hard_functions_have_something_to_solve() -> None:
     for wave in HARD:
         graph = joint_of(wave)
         assert graph is not None
-        assert min_cut(graph, solver=solver_of(ALGORITHMS[0])).edges > 1
+        assert min_cut(graph, solver=ALGORITHMS[0]).edges > 1
         assert min_cut(graph).edges == 0
 
 

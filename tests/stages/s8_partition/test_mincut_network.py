@@ -20,7 +20,6 @@ from aotlite.stages.s8_partition.flow_network import (
     UNLIMITED,
     ReducedNetwork,
     minimum_cut,
-    solver_of,
     unlimited_path,
 )
 from aotlite.stages.s8_partition.flow_reductions import Edges, Vertex, contracted, leaves
@@ -89,9 +88,9 @@ def separates(network: ReducedNetwork, values: set[int]) -> bool:
 
 
 @settings(max_examples=600)
-@given(networks(), st.sampled_from(ALGORITHMS))
+@given(networks(), st.sampled_from((None, *ALGORITHMS)))
 def test_reduced_networks_have_the_cuts_of_the_whole_ones(
-    network: ReducedNetwork, solver: str
+    network: ReducedNetwork, solver: str | None
 ) -> None:
     try:
         expected, _ = networkx.minimum_cut(whole(network), SOURCE, SINK)
@@ -157,7 +156,7 @@ def test_reductions_do_not_choose(network: ReducedNetwork) -> None:
 def test_algorithms_agree_on_the_values(network: ReducedNetwork) -> None:
     """The cut next to the sink is one and the same for all of them (PART-7)."""
     if not unlimited_path(network):
-        found = {minimum_cut(network, solver_of(name)).values for name in ALGORITHMS}
+        found = {minimum_cut(network, name).values for name in ALGORITHMS}
         assert {minimum_cut(network).values} == found
 
 
@@ -169,7 +168,7 @@ def test_random_networks_have_something_to_solve() -> None:
     @given(networks())
     def collect(network: ReducedNetwork) -> None:
         if not unlimited_path(network):
-            solved.append(minimum_cut(network, solver_of(ALGORITHMS[0])).edges > 1)
+            solved.append(minimum_cut(network, ALGORITHMS[0]).edges > 1)
 
     collect()
     assert sum(solved) > 8
@@ -197,9 +196,10 @@ def test_long_chains_need_no_solver_and_no_stack() -> None:
     inputs = [[i - 1] if i else [] for i in range(steps)]
     starts = [i == 0 for i in range(steps)]
     ends = [i == steps - 1 for i in range(steps)]
-    found = minimum_cut(network_of(inputs, [9] * steps, starts, ends), "no solver")
+    found = minimum_cut(network_of(inputs, [9] * steps, starts, ends))
     assert (9, (steps - 1,), 0) == (found.weight, found.values, found.edges)
-    assert (0,) == minimum_cut(ladder(steps), "no solver").values
+    found = minimum_cut(ladder(steps))
+    assert ((0,), 0) == (found.values, found.edges)
 
 
 def silu(first: int, last: int) -> ReducedNetwork:
@@ -208,10 +208,15 @@ def silu(first: int, last: int) -> ReducedNetwork:
     return network_of(inputs, [first, 7, 7, 7, last], [1, 0, 0, 0, 0], [0, 0, 0, 0, 1])
 
 
-def test_one_wide_path_tells_a_cut_through_which_all_goes() -> None:
-    assert (3, (0,)) == minimum_cut_unsolved(silu(3, 7))
-    assert (7, (4,)) == minimum_cut_unsolved(silu(7, 7))
-    assert (6, (4,)) == minimum_cut_unsolved(silu(7, 6))
+@pytest.mark.parametrize(
+    ("first", "last", "weight", "value"), [(3, 7, 3, 0), (7, 7, 7, 4), (7, 6, 6, 4)]
+)
+def test_one_wide_path_tells_a_cut_through_which_all_goes(
+    first: int, last: int, weight: int, value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_reductions, "_TRIED", 0)
+    found = minimum_cut(silu(first, last))
+    assert (weight, (value,), 0) == (found.weight, found.values, found.edges)
 
 
 def test_groups_that_hang_together_are_on_one_side() -> None:
@@ -229,24 +234,19 @@ def test_groups_that_hang_together_are_on_one_side() -> None:
     assert (328, [0, 1, 3, 4]) == (weight, sorted(leaves(tree)))
 
 
-def minimum_cut_unsolved(network: ReducedNetwork) -> tuple[Any, tuple[int, ...]]:
-    found = minimum_cut(network, "no solver")
-    return found.weight, found.values
-
-
 def crossed() -> ReducedNetwork:
     """Two inputs that cross, and two values for the sink: not reducible to single edges."""
     return network_of([[], [], [0, 1], [0, 1]], [3, 3, 2, 5], [1, 1, 0, 0], [0, 0, 1, 1])
 
 
 def test_what_cannot_be_reduced_is_solved() -> None:
-    found = minimum_cut(crossed(), solver_of(ALGORITHMS[0]))
+    found = minimum_cut(crossed(), ALGORITHMS[0])
     assert (6, (0, 1)) == (found.weight, found.values)
     assert found.edges > 1
 
 
 def test_small_networks_are_solved_without_asking() -> None:
-    found = minimum_cut(crossed(), "edmonds_karp")
+    found = minimum_cut(crossed())
     assert (6, (0, 1), 0) == (found.weight, found.values, found.edges)
 
 
@@ -285,8 +285,11 @@ def test_a_solver_of_ones_own_is_asked() -> None:
     assert {"sink", "source"} <= set(asked[0])
 
 
+@pytest.mark.parametrize("by_name", [False, True])
 @pytest.mark.parametrize("what", ["reduced to one edge", "decided by a path", "tried", "parts"])
-def test_a_solver_of_ones_own_is_asked_once_for_every_cut(what: str) -> None:
+def test_a_solver_that_is_chosen_is_asked_once_for_every_cut(
+    what: str, by_name: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where the reductions leave no question: its user wants to see the networks."""
     crossing = [[], [], [0, 1], [0, 1]]
     shifted = [[4 + i for i in each] for each in crossing]
@@ -298,15 +301,17 @@ def test_a_solver_of_ones_own_is_asked_once_for_every_cut(what: str) -> None:
             [*crossing, *shifted], [3, 3, 2, 5] * 2, [1, 1, 0, 0] * 2, [0, 0, 1, 1] * 2
         ),
     }
-    asked = []
+    asked, minimum = [], networkx.minimum_cut
 
-    def solve(digraph: Any, source: Any, sink: Any) -> Any:
+    def solve(digraph: Any, source: Any, sink: Any, **options: Any) -> Any:
         asked.append(digraph.number_of_edges())
-        return networkx.minimum_cut(digraph, source, sink)
+        return minimum(digraph, source, sink, **options)
 
-    found = minimum_cut(networks[what], solve)
+    monkeypatch.setattr(networkx, "minimum_cut", solve)
+    found = minimum_cut(networks[what], "dinitz" if by_name else solve)
     assert [found.edges] == asked
     assert minimum_cut(networks[what]).values == found.values
+    assert [found.edges] == asked
 
 
 def raises(digraph: Any, source: Any, sink: Any) -> Any:
