@@ -126,7 +126,7 @@ class _Segments:
         failed."""
         for place, buffer in self.own:
             arrays.insert(place, np.empty(buffer.size, buffer.dtype.numpy))
-        arrays_of: dict[int, object] = {}
+        arrays_of: dict[int, Any] = {}
         for launch in self.launches:
             if not isinstance(launch, Extern):
                 refused = launch(arrays)

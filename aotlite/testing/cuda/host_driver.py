@@ -227,7 +227,7 @@ class HostDriver:
 
     def _matrix(
         self, place: int, window: MatrixWindow, shape: tuple[int, ...], dtype: DType
-    ) -> object:
+    ) -> np.ndarray:
         strides = (*window.batch, window.row, window.column)
         reach = 1 + sum([(n - 1) * step for n, step in zip(shape, strides, strict=True)])
         size = 0 if 0 in shape else reach
@@ -241,7 +241,7 @@ def _multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     c[...] = np.matmul(a, b)
 
 
-def array_at(address: int, size: int, dtype: DType) -> object:
+def array_at(address: int, size: int, dtype: DType) -> np.ndarray:
     """The flat array over memory of this process."""
     if not size:
         return np.empty(0, dtype.numpy)

@@ -7,7 +7,7 @@ A nesting is plain data: "dense", or a tuple of a form and its inner nestings, s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -191,7 +191,7 @@ QUANTIZED_FORMS: dict[str, Make] = {
 
 
 # ------------------------------------------------------------------------------------- nestings
-Nesting = Any
+Nesting: TypeAlias = "str | tuple[str, *tuple[Nesting, ...]]"
 DEPTH = 3
 
 
@@ -222,7 +222,7 @@ def forms_of(nesting: Nesting) -> set[str]:
     return {nesting[0]}.union(*[forms_of(each) for each in nesting[1:]])
 
 
-def maker(nesting: Nesting) -> Make:
+def maker(nesting: Any) -> Make:
     """Returns the maker of a wrapper from a tensor, without classes that cannot hold it."""
     if nesting == "dense":
         return lambda x: x

@@ -19,11 +19,11 @@ from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.interpreter.partial_reductions import Partials, Scanned, joined
 from aotlite.backends.loops.program import Kernel, Reduce, Scan, Statement, Store, values_of
 from aotlite.backends.loops.rewrite import without_lets
+from aotlite.ir.arrays import Array
 from aotlite.ir.errors import GraphError
 from aotlite.ir.scalar.evaluation import Uses, apply, filled, uses_of
 from aotlite.ir.scalar.expression import Affine, Scalar, unknown
 
-Array = Any
 Memory = dict[int, Array]
 """The flat array of each buffer."""
 Box: TypeAlias = tuple[tuple[int, int], ...]

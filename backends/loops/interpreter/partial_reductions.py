@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from aotlite.backends.loops.combiners import Combiner
+from aotlite.ir.arrays import Array
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import GraphError
 from aotlite.ir.scalar.evaluation import evaluate, filled
 from aotlite.ir.scalar.expression import Scalar, parameter
-
-Array = Any
 
 
 class Partials:

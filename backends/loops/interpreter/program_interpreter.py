@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from types import EllipsisType
 from typing import Any
 
 import attrs
@@ -42,7 +43,7 @@ from aotlite.backends.loops.program import (
     values_of,
     writes,
 )
-from aotlite.ir.arrays import NUMPY
+from aotlite.ir.arrays import NUMPY, Array
 from aotlite.ir.scalar.evaluation import apply, evaluate
 from aotlite.ir.scalar.expression import walk
 
@@ -62,7 +63,6 @@ __all__ = [
     "strided",
 ]
 
-Array = Any
 _OF_AN_EXTERN = 16
 """Estimated operations of an extern op for each number that it reads or writes. A sort or a
 convolution takes more."""
@@ -88,7 +88,7 @@ def _nobody(operations: int) -> None:
     """Ignores the estimate."""
 
 
-def run_program(program: LoopProgram, inputs: Sequence[Array | None]) -> Memory:
+def run_program(program: LoopProgram, inputs: Sequence[Any]) -> Memory:
     """Runs the steps on flat arrays of the inputs. Returns the memory of all buffers."""
     memory = allocated(program)
     for number, array in zip(program.inputs, inputs, strict=True):
@@ -252,7 +252,7 @@ def _run_gemm(step: Gemm, memory: Memory, between: Callable[[], None]) -> None:
         _multiply(a[batch][..., rows, :], b[batch][..., :, columns], c[batch][..., rows, columns])
 
 
-def _panels(step: Gemm) -> Iterator[tuple[object, slice, slice]]:
+def _panels(step: Gemm) -> Iterator[tuple[EllipsisType | tuple[int, ...], slice, slice]]:
     """Yields the parts of a matrix product as (batch, rows, columns), of about `_PANEL`
     multiplications each."""
     m, n, k = step.m, step.n, step.k
