@@ -98,7 +98,7 @@ def test_the_limit_says_what_changed_in_a_container():
     assert "the form of the arguments is PyTreeSpec((({'a': *, 'b': *}" in caught.value.__notes__[0]
 
 
-@pytest.mark.parametrize("solver", ["nope", 3, None])
+@pytest.mark.parametrize("solver", ["nope", 3, ()])
 def test_a_solver_is_looked_at_where_there_is_nothing_to_solve(solver):
     def partition(graph):
         return min_cut_rematerialization_partition(graph, solver=solver)
