@@ -98,8 +98,9 @@ def launcher(run: object, signature: Signature) -> Launch:
 
 def _call(run: Any, signature: Signature) -> _Call:
     sizes, constants = signature.sizes, signature.constants
-    element_sizes = (ctypes.c_int64 * len(sizes))(*sizes)
-    slots = (ctypes.c_void_p * len(constants))(*map(_constant_address, constants))
+    # Arrays of NumPy: ctypes makes a class for each length, a cycle, left to the collector.
+    element_sizes = np.array(sizes, np.int64)
+    slots = np.array([_constant_address(each) for each in constants], np.uintp)
     call = _Call(
         run=run.address
         if isinstance(run, LibraryFunction)
@@ -108,8 +109,8 @@ def _call(run: Any, signature: Signature) -> _Call:
         constants=len(constants),
         arena_bytes=signature.arena_bytes,
         brief=signature.brief,
-        sizes=ctypes.addressof(element_sizes),
-        constant_slots=ctypes.addressof(slots),
+        sizes=element_sizes.ctypes.data,
+        constant_slots=slots.ctypes.data,
     )
     call.owners = (run, element_sizes, slots, tuple(constants))
     return call

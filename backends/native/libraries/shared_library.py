@@ -44,8 +44,22 @@ class LibraryFunction:
 # those to the library. ctypes' own functions would not do: they are reference cycles, which live
 # until a collection. Closed are only libraries linked without `libraries`: one that calls the C
 # library may have started threads or registered exit handlers, which would call unmapped memory.
+class _Function(ctypes._CFuncPtr):  # type: ignore[name-defined]
+    """A function as ctypes makes it of a library's name; it returns an int."""
+
+    _flags_ = _ctypes.FUNCFLAG_CDECL
+    _restype_ = ctypes.c_int
+
+
 class SharedLibrary(ctypes.CDLL):
     """A loaded library. Its functions refer to it."""
+
+    _FuncPtr = _Function
+
+    def __init__(self, name: str, mode: int) -> None:
+        # Not that of ctypes, which makes a class for each library: a cycle, left to the collector.
+        self._name = name
+        self._handle = _ctypes.dlopen(name, mode)
 
     def function(self, name: str) -> LibraryFunction:
         """Returns one of its functions, without ctypes' function object."""

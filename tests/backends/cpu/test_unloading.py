@@ -87,6 +87,20 @@ def test_a_library_takes_two_mappings_and_none_when_nobody_has_it(cache):
         gc.enable()
 
 
+def test_a_library_leaves_nothing_to_the_collector(cache):
+    """No class of ctypes, either: one collection after a graph would not find what that left."""
+    launch_of(small())
+    gc.collect()
+    gc.disable()
+    try:
+        launch = launch_of(small(), (8,) * 23)
+        assert 0 == launch([np.ones(1)] * 23)
+        del launch
+        assert 0 == gc.collect()
+    finally:
+        gc.enable()
+
+
 def test_what_may_have_started_threads_stays(cache):
     """Its text calls the C library, which may call it at the end of a process, or after a fork."""
     find_compiler()
