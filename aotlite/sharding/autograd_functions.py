@@ -72,11 +72,11 @@ class FromDense(Function):
     _is_formula = True
 
     @staticmethod
-    def forward(ctx: Any, cls: Any, tensor: Tensor, mesh: Mesh, placement: Placed) -> Any:
+    def forward(ctx: Any, cls: type[Tensor], tensor: Tensor, mesh: Mesh, placement: Placed) -> Any:
         return _distributed(cls, tensor, mesh, placement)
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
+    def backward(ctx: Any, grad: Tensor) -> Any:
         return None, grad.full_tensor() if hasattr(grad, "full_tensor") else grad, None, None
 
 

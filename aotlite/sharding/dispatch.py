@@ -98,7 +98,7 @@ def _mesh_of(cls: type[Tensor], op: Op, operands: Sequence[Tensor]) -> Mesh:
     return mesh
 
 
-def _held(cls: type[Tensor], mesh: Mesh, operand: Any) -> Held:
+def _held(cls: type[Tensor], mesh: Mesh, operand: Tensor) -> Held:
     if isinstance(operand, cls):
         return Held(operand.meta, operand.parts, operand.placement)
     return Held(operand.meta, (operand,) * mesh.size, Replicate())  # each rank has computed it
@@ -168,7 +168,7 @@ def with_operands(op: Op, args: tuple[Any, ...], operands: Sequence[object]) -> 
 
 
 # ----------------------------------------------------------------------------------------- views
-def _view(cls: type[Any], mesh: Mesh, op: ViewOp, x: Any, rest: tuple[object, ...]) -> object:
+def _view(cls: type[Any], mesh: Mesh, op: ViewOp, x: Tensor, rest: tuple[object, ...]) -> object:
     """A view of each rank's part where there is one, else a window on all of them (SHD-6)."""
     placement, (meta, start) = x.placement, op.result((x, *rest))
     if op is AS_STRIDED:
@@ -249,7 +249,7 @@ def _write(cls: type[Any], mesh: Mesh, op: InplaceOp, args: tuple[Any, ...]) -> 
     return target
 
 
-def _filled(mesh: Mesh, op: InplaceOp, target: Any, value: object) -> None:
+def _filled(mesh: Mesh, op: InplaceOp, target: Tensor, value: object) -> None:
     """Of what it writes no element is read; places may be written twice."""
     held = target.placement
     if isinstance(held, PlacedView):

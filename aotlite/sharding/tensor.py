@@ -122,8 +122,8 @@ class ShardedTensor(Tensor):
         cls,
         inner: dict[str, Tensor],
         spec: tuple[Mesh, Placement],
-        outer_size: Any,
-        outer_stride: Any,
+        outer_size: Sequence[int],
+        outer_stride: Sequence[int],
     ) -> ShardedTensor:
         mesh, placement = spec
         parts = [inner[f"rank_{rank}"] for rank in mesh.ranks]

@@ -160,7 +160,7 @@ class _Made(Function):
         return MaskedTensor(data.detach(), mask)
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
+    def backward(ctx: Any, grad: Tensor | None) -> Any:
         return ops.where(ctx.saved_tensors[0], _zeroed(grad), 0.0), None
 
 
@@ -175,7 +175,7 @@ class _Data(Function):
         return x.data.detach()
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> object:
+    def backward(ctx: Any, grad: Tensor | None) -> object:
         (mask,) = ctx.saved_tensors
         return masked_tensor(ops.where(mask, _zeroed(grad), 0.0), mask)
 

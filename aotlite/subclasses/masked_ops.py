@@ -110,7 +110,7 @@ class _Where(Function):
         return x.detach()
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
+    def backward(ctx: Any, grad: Tensor | None) -> Any:
         return ops.where(ctx.saved_tensors[0], grad, 0.0), None
 
 

@@ -146,7 +146,7 @@ class OperandFunctions:
 def by_element(element: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of an op of floats whose `element(f, a, *numbers)` is given."""
 
-    def expands(self: Any, *numbers: Any) -> Any:
+    def expands(self: Operand, *numbers: Any) -> Operand:
         final = to_float(self.dtype)
         value = element(OperandFunctions(), self.to(accumulator(final)), *numbers)
         return value.to(final)

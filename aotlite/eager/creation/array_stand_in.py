@@ -342,7 +342,7 @@ def is_stand_in(value: object) -> bool:
     return issubclass(type(value), ArrayStandIn)
 
 
-def tensor_of(stand_in: Any) -> Tensor:
+def tensor_of(stand_in: ArrayStandIn) -> Tensor:
     """The tensor that a stand-in computes with."""
     found: Tensor = stand_in._tensor
     return found

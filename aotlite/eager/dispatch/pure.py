@@ -126,7 +126,7 @@ def link_result(
 
 
 def _pure_of_several(
-    op: PureOp, args: tuple[object, ...], key: Any, metas: tuple[TensorMeta, ...]
+    op: PureOp, args: tuple[object, ...], key: tuple[object, ...], metas: tuple[TensorMeta, ...]
 ) -> tuple[Tensor, ...]:
     recorder = STATE.recorder
     if recorder is None:

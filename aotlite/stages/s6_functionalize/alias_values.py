@@ -94,7 +94,7 @@ class AliasValues:
             self.build.source = reader
         return found
 
-    def shown(self, op: Any, args: tuple[object, ...]) -> Node:
+    def shown(self, op: ViewOp, args: tuple[object, ...]) -> Node:
         """Emits a view. A copy in its place gets strides of which views can be taken."""
         found = self.build.emit(op.shown, args)
         if op.shown is op:

@@ -136,7 +136,7 @@ def _position(name: str) -> Callable[..., object]:
     return found
 
 
-def _argsort(a: Any, axis: int = -1, kind: Any = None) -> object:
+def _argsort(a: np.ndarray, axis: int = -1, kind: Any = None) -> object:
     """CuPy sorts a line of floats by their bits: nans with a sign come first."""
     if a.ndim == 1 and a.dtype.char in "fd":
         return np.lexsort((a, ~(np.isnan(a) & np.signbit(a))))
@@ -443,7 +443,7 @@ def _add_operators(cupy: object) -> None:
             return lambda self, other: function(other, self)
         return lambda self, other: function(self, other)
 
-    def inplace(function: Any) -> Any:
+    def inplace(function: Callable[..., object]) -> Any:
         return lambda self, other: function(self, other, out=self)
 
     for name, target in _OPERATORS.items():

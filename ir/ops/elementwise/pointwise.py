@@ -97,7 +97,7 @@ def _pow_exponent(grad: Operand, self: Operand, exponent: Operand, result: Opera
     return grad * conj(result * flat.where(1, self).log())
 
 
-def _power(xp: Namespace, a: Any, b: Any) -> Array:
+def _power(xp: Namespace, a: Array | Number, b: Array | Number) -> Array:
     """As in PyTorch, an exponent that is the number 0.5 or -0.5 takes the root.
 
     It differs from a power at -0.0, which stays negative, and at -inf, which gives nan.

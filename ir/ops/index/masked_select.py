@@ -265,7 +265,7 @@ def repeat_interleave(
     return self.index_select(dim, _places(_one_each(repeats, self.shape[dim]), output_size))
 
 
-def _places(repeats: Any, output_size: int | None) -> Any:
+def _places(repeats: Any, output_size: int | None) -> Operand:
     if output_size is None:
         return repeats._do("repeat_interleave")
     return repeats._do("repeat_interleave_sized", output_size)

@@ -80,7 +80,7 @@ def _qr_kernel(xp: Namespace, metas: Metas, a: Array, mode: str) -> tuple[Array,
     return tuple(xp.linalg.qr(a, mode=mode))
 
 
-def _qr_vjp(grad_Q: object, grad_R: Any, Q: Operand, R: Operand, mode: str) -> Operand:
+def _qr_vjp(grad_Q: Operand, grad_R: Operand, Q: Operand, R: Operand, mode: str) -> Operand:
     if mode == "r" or Q.shape[-1] > R.shape[-1]:
         raise AutogradError(
             f"linalg_qr: mode is {mode!r} for a matrix of shape {(Q.shape[-1], R.shape[-1])}, "
@@ -97,7 +97,7 @@ def _qr_vjp(grad_Q: object, grad_R: Any, Q: Operand, R: Operand, mode: str) -> O
     return left._apply(OPS["cat"], ((left, Q.matmul(grad_rest)), -1))
 
 
-def _qr_of_columns(grad_Q: object, grad_R: Any, Q: Operand, R: Operand) -> Operand:
+def _qr_of_columns(grad_Q: Operand, grad_R: Operand, Q: Operand, R: Operand) -> Operand:
     """For at least as many rows as columns. Source: Roberts and Roberts, "QR and LQ decomposition
     matrix backpropagation algorithms" (2020)."""
     inner = (grad_R.matmul(adjoint(R)) - adjoint(Q).matmul(grad_Q)).triu()

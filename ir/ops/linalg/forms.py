@@ -140,7 +140,7 @@ def _power(op: str, self: Operand, n: int) -> Operand:
 
 
 # -------------------------------------------------------------------------------- rank and inverse
-def _tolerance(self: Operand, largest: Any, atol: float | None, rtol: float | None) -> Operand:
+def _tolerance(self: Operand, largest: Operand, atol: float | None, rtol: float | None) -> Operand:
     """The tolerance for singular values, by PyTorch's rule, from the `largest` of each matrix."""
     if rtol is None:
         eps = finfo(self.dtype).eps * sizes.maximum(self.shape[-1], self.shape[-2])

@@ -5,8 +5,6 @@ Matrices come in batches: (*, n, n). Results are column-major, as PyTorch's.
 
 from __future__ import annotations
 
-from typing import Any
-
 from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.geometry import sizes
@@ -272,7 +270,7 @@ def _slogdet_kernel(xp: Namespace, metas: tuple[TensorMeta, ...], a: Array) -> t
     return tuple([xp.asarray(v, dtype=meta.dtype.numpy) for v, meta in pairs])
 
 
-def _slogdet_vjp(grad_sign: Any, grad_logabsdet: object, A: Operand, sign: Any) -> Operand:
+def _slogdet_vjp(grad_sign: Operand, grad_logabsdet: Operand, A: Operand, sign: Operand) -> Operand:
     scale = grad_logabsdet
     if A.is_complex():  # the sign turns with the imaginary part of the logarithm
         turn = conj(grad_sign) * sign

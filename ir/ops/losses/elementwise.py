@@ -255,7 +255,7 @@ def binary_cross_entropy(
     return reduced("binary_cross_entropy", losses, reduction)
 
 
-def _logits(f: Any, a: Operand, b: Operand, pos_weight: Any) -> Operand:
+def _logits(f: Any, a: Operand, b: Operand, pos_weight: Operand | None) -> Operand:
     loss = f.log1p(f.exp(-f.abs(a))) + f.maximum(-a, 0)
     return (1.0 - b) * a + (loss if pos_weight is None else ((pos_weight - 1.0) * b + 1.0) * loss)
 

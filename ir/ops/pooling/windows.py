@@ -66,7 +66,7 @@ def lowest(xp: Any, dtype: np.dtype) -> Number:
     return -float("inf") if dtypes.from_numpy(dtype).is_floating_point else int(xp.iinfo(dtype).min)
 
 
-def to_maxima(grad_values: Any, self: Operand, indices: Operand) -> Operand:
+def to_maxima(grad_values: Operand, self: Operand, indices: Operand) -> Operand:
     """The gradient of maxima, given to the places that they were found at."""
     shape = self.shape
     planes = grad_values.new_zeros((*shape[:-2], shape[-2] * shape[-1]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from aotlite.ir.arrays import reducer
+from aotlite.ir.arrays import Array, Namespace, reducer
 
 PART = 512
 """The numbers that a part sums in order."""
@@ -20,7 +20,7 @@ WIDE = 4096
 lines is fast."""
 
 
-def sum_over(xp: Any, a: Any, axes: tuple[int, ...], *, keepdims: bool = False) -> Any:
+def sum_over(xp: Namespace, a: Array, axes: tuple[int, ...], *, keepdims: bool = False) -> Array:
     """The sum of an array over these axes."""
     count = 1
     for axis in axes:
@@ -80,13 +80,13 @@ def _as_numpy_goes(axes: list[int], stride: tuple[int, ...]) -> list[int]:
 
 
 def _in_parts(
-    xp: Any,
-    a: Any,
+    xp: Namespace,
+    a: Array,
     axes: tuple[int, ...],
     lines: tuple[list[int], list[int], list[int]],
     *,
     keepdims: bool,
-) -> Any:
+) -> Array:
     shape = tuple(a.shape)
     together, columns, every = lines
     rows, axis = PART, columns[0]

@@ -286,7 +286,7 @@ def _reader(k: Loops, run: PadRun, y: Any) -> tuple[Place, Scalar]:
     return place, k.inside(place, run.first, run.end)
 
 
-def _repeating(name: str, formula: Any) -> tuple[PureOp, PureOp]:
+def _repeating(name: str, formula: Callable[..., object]) -> tuple[PureOp, PureOp]:
     """Declares a padding with the tensor's own values, and the op that its gradient is."""
 
     def rule(self: TensorMeta, padding: Padding) -> TensorMeta:

@@ -173,7 +173,7 @@ class MetadataUpdateWriter:
         exact = type(version) is int
         return str(version) if exact else self.source.constant(version, "V", "no count")
 
-    def storage(self, owner: Any) -> str | None:
+    def storage(self, owner: Role) -> str | None:
         """The variable of an owner's storage, if the owner may have left it."""
         plan = self.meta.count_plan
         mine = self.storages.get(owner)

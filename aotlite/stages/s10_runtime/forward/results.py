@@ -175,7 +175,7 @@ class ResultWriter:
             return all(alone) and not any(each.changes for each in self.meta.inputs)
         return is_simple(view) and len(view.chain) > 0
 
-    def _quick_view(self, origin: str, view: Any) -> str:
+    def _quick_view(self, origin: str, view: ViewFacts) -> str:
         quick = QuickView.of(view)
         make = linked_view if quick.nodes else plain_view
         if is_detached(view) or view.is_inference:

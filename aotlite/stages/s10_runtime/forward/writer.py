@@ -271,7 +271,7 @@ class EntryWriter:
         add_write_observers(self.source, backward.write_observed, self._storage)
         add_saved_versions(self.source, backward.saved_tensors, self._storage)
 
-    def _storage(self, owner: Any) -> str:
+    def _storage(self, owner: Role) -> str:
         return self.changes.storage(owner) or f"{self.variables.owner(owner)}.storage"
 
     # --- inputs

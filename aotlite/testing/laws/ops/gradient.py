@@ -148,7 +148,7 @@ def _weighed(values: Sequence[Tensor], weights: Sequence[Tensor]) -> float:
     return sum(_product(w.array, v.array) for v, w in zip(values, weights, strict=True))
 
 
-def _product(a: Any, b: object) -> float:
+def _product(a: np.ndarray, b: np.ndarray) -> float:
     """The real inner product, with which PyTorch defines complex gradients."""
     return float((np.conj(a) * b).sum().real)
 
