@@ -229,8 +229,9 @@ def total_loops(
     value: Callable[[Scalar], Scalar],
 ) -> object:
     """The loops of a reduction of one part, of `value` of each element; cast to the result."""
-    if not dims:
-        return k.map(meta, lambda *i: k.cast(value(a.at(i)), meta.dtype))
+    if not dims:  # a sum begins with 0, so that of -0.0 is 0.0
+        begun = (lambda x: value(x) + 0) if combiner.name == "sum" else value
+        return k.map(meta, lambda *i: k.cast(begun(a.at(i)), meta.dtype))
     if 0 in [a.shape[d] for d in dims]:
         return k.map(meta, lambda *i: k.number(combiner.empty or 0, meta.dtype))
     reduced = (dims, combiner.name, lambda element, _: value(element))

@@ -158,6 +158,19 @@ def test_a_number_is_one_element_to_ops_along_a_dimension(name, dtype):
             assert np.isnan(mine.numpy()) or signs[0] == signs[1]
 
 
+@pytest.mark.parametrize("name", ["sum", "mean", "nansum", "prod", "amax", "var", "logsumexp"])
+def test_loops_begin_a_sum_with_zero_whatever_the_dimensions(name):
+    """As the kernels do: a sum of -0.0 alone is 0.0."""
+    call = getattr(al, name)
+    for shape in ((), (1,), (1, 1)):
+        x = al.zeros(shape).neg()
+        dims = {"dim": 0 if shape else ()} if name == "logsumexp" else {}
+        with np.errstate(all="ignore"):
+            eager, compiled = call(x, **dims), al.compile(call, backend="loops")(x, **dims)
+        np.testing.assert_array_equal(eager.numpy(), compiled.numpy())
+        np.testing.assert_array_equal(np.signbit(eager.numpy()), np.signbit(compiled.numpy()))
+
+
 def _tensors(result):
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
