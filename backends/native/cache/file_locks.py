@@ -27,7 +27,7 @@ def held(path: str, limit: float) -> Iterator[bool]:
     try:
         with absent():
             lock.acquire(poll_interval=_NAP)
-    except OSError:  # it took too long, or is in a read-only folder
+    except (OSError, NotImplementedError):  # it took too long; a read-only folder; no flock there
         yield False
         return
     try:

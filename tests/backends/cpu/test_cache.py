@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
+from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -513,4 +514,16 @@ def test_a_lock_whose_file_was_removed_while_one_waited_is_taken_anew(tmp_path):
 def test_where_there_can_be_no_lock_one_goes_on_without(tmp_path):
     (tmp_path / "no folder").touch()
     with held(tmp_path / "no folder" / "lock", 10.0) as mine:
+        assert not mine
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOLCK, "no locks"), NotImplementedError("none")])
+def test_where_the_file_system_has_no_locks_one_goes_on_without(tmp_path, monkeypatch, error):
+    """Of ENOSYS some versions of filelock make a NotImplementedError."""
+
+    def acquire(self, *args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(FileLock, "acquire", acquire)
+    with held(tmp_path / "lock", 10.0) as mine:
         assert not mine
