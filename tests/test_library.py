@@ -213,3 +213,41 @@ def test_parts_that_give_something_else_are_told_at_the_first_call(registered, p
     own = _own(registered, **parts)
     with pytest.raises(al.ArgumentError, match=message):
         own(al.ones(2))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        lambda a: a if a > 0 else -a,
+        lambda a: max(a, 0),
+        lambda a: scalar.where(0 < a < 2, a, 0),
+        lambda a: (a > 0) and a,
+    ],
+)
+def test_a_branch_on_an_element_is_told_when_kernels_are_made(registered, expression):
+    """It is no reason to run the op's kernel in place of loops."""
+    op = registered(
+        "my_branch(Tensor self) -> Tensor",
+        kernel=lambda xp, a: xp.abs(a),
+        scalar=expression,
+        vjp=None,
+        result="float",
+    )
+    with pytest.raises(al.BackendError) as caught:
+        al.compile(op, backend="loops")(al.ones(2))
+    assert "expected scalar.where(condition, then, other)" in caught.value.__notes__[0]
+
+
+def test_an_expression_that_is_none_is_told_when_kernels_are_made(registered):
+    """Of None NumPy makes a nan."""
+    op = registered(
+        "my_nothing(Tensor self) -> Tensor",
+        kernel=lambda xp, a: a + 1,
+        scalar=lambda a: None,
+        vjp=None,
+        result="float",
+    )
+    with pytest.raises(al.BackendError) as caught:
+        al.compile(op, backend="loops")(al.ones(2))
+    message = "my_nothing: its 'scalar' gives None, expected a Scalar or a number"
+    assert message == caught.value.__notes__[0]

@@ -8,6 +8,7 @@ Operands and numbers are cast, and the result is rounded, as the op's kernel doe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Number
 from typing import Any, Protocol
 
 from aotlite.ir import dtypes
@@ -53,7 +54,11 @@ def expression_of(op: PureOp, result: DType, args: Sequence[Any], tensors: Seque
         for i, a in enumerate(args)
     ]
     value = op.scalar(*operands)
-    return cast(value if type(value) is Scalar else number(value, wide), result)
+    if type(value) is Scalar:
+        return cast(value, result)
+    if not isinstance(value, Number):
+        raise TypeError(f"{op.name}: its 'scalar' gives {value!r}, expected a Scalar or a number")
+    return cast(number(value, wide), result)
 
 
 def expression_of_call(op: PureOp, result: DType, args: Sequence[object]) -> Scalar | None:

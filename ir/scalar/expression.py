@@ -109,7 +109,11 @@ class Scalar:
         return make("shr", self, other)
 
     def __bool__(self) -> bool:
-        raise GraphError(f"loops: asked for the truth of {self}, expected a decision by shapes")
+        # No error of aotlite's: lowering takes those for what the op refuses when it runs.
+        raise TypeError(
+            f"the truth of {self} is asked, which differs from element to element; expected "
+            "scalar.where(condition, then, other), or a decision by shapes"
+        )
 
     def __str__(self) -> str:
         return text_of(self, {})
