@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import allowances, lazy, path, pending, rules, slow, texts
+from tests.house import allowances, lazy, op_names, path, pending, rules, slow, texts
 from tests.house.allowances import Allowances
 from tests.house.checks import CHECKS
 from tests.house.house import House
@@ -58,6 +58,10 @@ def test_house_has_no_more_exceptions_than_allowed(name: str, house: House) -> N
 
 def test_tour_names_the_files_of_the_reading_path(house: House) -> None:
     assert [] == list(path.not_as_named(house, path.pages()))
+
+
+def test_vocabularies_are_modules_with_a_table_of_op_names(house: House) -> None:
+    assert [] == op_names.idle(house)
 
 
 def test_allowances_are_those_of_checks() -> None:

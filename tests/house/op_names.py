@@ -7,7 +7,6 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 
 from tests.house.house import Finding, House
-from tests.house.imports import is_within
 from tests.house.plan import plan
 from tests.house.sources import Source
 
@@ -20,11 +19,22 @@ def tables(house: House) -> Iterator[Finding]:
     """Literals of four or more op names, by module."""
     declared = ops(house.tree.root)
     for module, source in house.sources.items():
-        if any(is_within(module, each) for each in plan()["vocabularies"]):
+        if module in plan()["vocabularies"]:
             continue
         for line, names in literals(source, declared):
             text = f"{module}:{line}: {' '.join(names[:6])}{' ...' if len(names) > 6 else ''}"
             yield Finding(module, text, module=module)
+
+
+def idle(house: House) -> list[str]:
+    """The vocabularies of the plan without such a literal."""
+    declared = ops(house.tree.root)
+    sources = {each: house.sources.get(each) for each in plan()["vocabularies"]}
+    return [
+        module
+        for module, source in sources.items()
+        if source is None or not any(literals(source, declared))
+    ]
 
 
 @functools.cache

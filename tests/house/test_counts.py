@@ -174,6 +174,13 @@ def test_vocabulary_of_test_programs_names_ops(monkeypatch):
     assert [] == list(op_names.tables(house))
 
 
+def test_vocabulary_without_a_table_is_idle(monkeypatch):
+    named = ["aotlite.m", "aotlite.n", "aotlite.gone"]
+    monkeypatch.setattr(op_names, "plan", lambda: {"vocabularies": named})
+    house = planted({"aotlite.m": "X = ['add', 'mul', 'sub', 'div']", "aotlite.n": "X = 1"})
+    assert ["aotlite.n", "aotlite.gone"] == op_names.idle(house)
+
+
 def test_names_of_ops_are_those_of_the_table():
     """A search that found nothing would find no table."""
     assert set(OPS) | {"square", "cumsum_"} <= op_names.ops(ROOT)
