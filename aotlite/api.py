@@ -244,7 +244,7 @@ def compile(
 ) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
 @overload
 def compile(fn: Callable[..., Any], **options: Any) -> CompiledFunction: ...
-def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
+def compile(fn: Callable[..., object] | None = None, **options: Any) -> Any:
     """A compiled `fn`, with the same values, gradients, mutations, aliases and errors.
 
     Options: `backend` ('auto', the default: C where a compiler works, else NumPy; 'cpu', 'loops',

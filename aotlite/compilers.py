@@ -90,7 +90,7 @@ class _Debugged:
 
 
 class _Values(Interpreter):
-    def output(self, target: object, args: tuple[Any, ...]) -> Any:
+    def output(self, target: object, args: tuple[Any, ...]) -> object:
         return list(args[0])
 
 

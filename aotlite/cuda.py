@@ -182,7 +182,7 @@ class ExternalStream(Stream):
         self._set(made, index)
 
 
-def _stream_of(held: Any, index: int) -> Stream:
+def _stream_of(held: object, index: int) -> Stream:
     made = Stream.__new__(Stream)
     made._set(held, index)
     return made

@@ -179,7 +179,7 @@ def _checked_window(schema: Schema, meta: Callable[..., Any]) -> Callable[..., A
 
 
 def _checked_kernel(schema: Schema, kernel: Callable[..., object]) -> Callable[..., Any]:
-    def run(xp: object, meta: Any, *args: object) -> Any:
+    def run(xp: object, meta: object, *args: object) -> Any:
         result = kernel(xp, meta, *args)
         metas = meta if type(meta) is tuple else (meta,)
         arrays = result if type(meta) is tuple else (result,)

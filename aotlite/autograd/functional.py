@@ -276,7 +276,7 @@ class _Call:
 
     def shown(
         self, found: Sequence[Tensor | None], like: Tensors, *, like_many: bool | None = None
-    ) -> Any:
+    ) -> object:
         """The tensors in the structure of the inputs, or as `like_many` says."""
         many = self.many_inputs if like_many is None else like_many
         made = self.settled(self.filled(found, like))

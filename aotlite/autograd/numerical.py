@@ -59,7 +59,7 @@ def gradcheck(
 
 def gradgradcheck(
     func: Callable[..., object],
-    inputs: Any,
+    inputs: object,
     grad_outputs: object = None,
     *,
     eps: float = 1e-6,

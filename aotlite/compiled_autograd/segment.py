@@ -243,7 +243,7 @@ class _Delivered:
         return self.views[id(of)]
 
 
-def saved_by(node: TapeNode) -> Sequence[Any]:
+def saved_by(node: TapeNode) -> Sequence[object]:
     """The saved values of an open node, by slot: saved tensors, or windows of a compiled call."""
     saver = saver_of(node)
     if saver is not None:

@@ -69,7 +69,7 @@ class Adapter(Differentiable):
         """The address of the first element, in bytes."""
 
     @optional
-    def shares_memory(self, a: Array, b: Array) -> Any:
+    def shares_memory(self, a: Array, b: Array) -> object:
         """The library's own answer whether two arrays have bytes in common."""
 
     @optional
@@ -333,7 +333,7 @@ class Adapter(Differentiable):
             raise Absent("+=")
         return operator.iadd(a, b)
 
-    def deepcopy(self, values: list[Array]) -> Any:
+    def deepcopy(self, values: list[Array]) -> object:
         """`copy.deepcopy` of a list of arrays."""
         return copy.deepcopy(values)
 

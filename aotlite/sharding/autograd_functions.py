@@ -92,7 +92,7 @@ class Redistribute(Function):
         return type(x).of(x.mesh, placement, parts, OPS["clone"].infer((x,)))
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
+    def backward(ctx: Any, grad: object) -> Any:
         return _brought(ctx, grad), None
 
 

@@ -115,7 +115,7 @@ class _Where(Function):
 
 
 @_rule_for("fill")
-def pointwise(func: Rule, args: Any, kwargs: dict[str, object]) -> MaskedData:
+def pointwise(func: Rule, args: object, kwargs: dict[str, object]) -> MaskedData:
     """The rule of pointwise ops: an element is kept where all its operands' elements are."""
     mask = reduce(ops.logical_and, [each.mask for each in pairs_in(args)])
     dense = part_of(args, _data)
@@ -140,7 +140,7 @@ def _any(mask: Tensor, dim: object = None, keepdim: bool = False) -> Tensor:
     return ops.any(mask, (dim,) if isinstance(dim, int) else dim, keepdim)
 
 
-def _without(func: Rule, args: Any, kwargs: Any) -> Any:
+def _without(func: Rule, args: Any, kwargs: Any) -> object:
     """The rule of reductions and scans: masked elements are the one that changes nothing."""
     x = args[0]
     found = func(x.filled(func.op.neutral(x.data.dtype)), *args[1:], **kwargs)  # type: ignore[attr-defined]
@@ -158,7 +158,7 @@ def _mean(func: Rule, args: Any, kwargs: Any) -> object:
 
 
 @_rule_for("var")
-def _variance(func: Rule, args: Any, kwargs: Any) -> Any:
+def _variance(func: Rule, args: Any, kwargs: Any) -> object:
     (x, dim), keepdim = args, kwargs.get("keepdim", False)
     correction = kwargs.get("correction")
     if x.data.dtype.kind != FLOATING:
@@ -183,7 +183,7 @@ def _norm(func: Rule, args: Any, kwargs: Any) -> object:
     return MaskedData(func(value, *args[1:], **kwargs), _any(x.mask, *args[2:4]))
 
 
-def _product(func: Rule, args: Any, kwargs: Any) -> Any:
+def _product(func: Rule, args: object, kwargs: Any) -> Any:
     """The rule of matrix products: masked elements count as 0; a result is kept if any of its
     terms has kept factors only."""
     dense = part_of(args, lambda x: x.filled(0) if isinstance(x, MaskedData) else x)

@@ -147,7 +147,7 @@ def threaded_kernel(schema: Schema, kernel: Kernel, effect: str) -> Kernel:
     (TOK-6)."""
     single = len(schema.returns) == 1 and not schema.returns[0].is_list
 
-    def run(arrays: Any, meta: Any, token: Any, ordinal: int, *args: Any) -> Any:
+    def run(arrays: Any, meta: Any, token: object, ordinal: int, *args: object) -> Any:
         own = () if not schema.returns else meta[1] if single else meta[1:]
         with happening(effect, ordinal, schema.name):
             found = kernel(arrays, own, *args)

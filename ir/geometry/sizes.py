@@ -14,7 +14,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from operator import eq, is_
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.symbols.symint import SymBool, SymInt
@@ -164,7 +164,7 @@ def _from_front(index: Size, size: Size) -> Size:
     return minimum(index, size)
 
 
-def settled(function: Callable[..., object], *operands: object) -> Any:
+def settled(function: Callable[..., object], *operands: object) -> object:
     """The result of a function of ints, or of tuples of ints; for symbols, that of their hints.
 
     Then "the function gives this result" is logged as an assumption.

@@ -52,7 +52,7 @@ def effects_of(graph: Graph) -> dict[tuple[str, object], list[str]]:
     }
 
 
-def _by_type(graph: Graph) -> dict[tuple[str, Any], list[Node]]:
+def _by_type(graph: Graph) -> dict[tuple[str, object], list[Node]]:
     """The effects of a graph, in order, by type and phase."""
     found: dict[tuple[str, Any], list[Node]] = {}
     for node in filter(is_effect, graph.nodes):

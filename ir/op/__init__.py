@@ -320,7 +320,7 @@ class MultiViewOp(Op):
     pure: ClassVar[bool] = True
     views: ClassVar[bool] = True
 
-    def infer(self, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
+    def infer(self, args: tuple[object, ...]) -> tuple[TensorMeta, ...]:
         return tuple(view.infer((args[0], *rest)) for view, rest in self.result(args))
 
     def parts(self, args: tuple[object, ...]) -> tuple[tuple[ViewOp, tuple[Any, ...]], ...]:
@@ -381,7 +381,7 @@ class DataOp(Op):
         outlines: Outline | tuple[Outline, ...] = self.result(args)
         return outlines
 
-    def infer(self, args: tuple[Any, ...]) -> TensorMeta | tuple[TensorMeta, ...]:
+    def infer(self, args: tuple[object, ...]) -> TensorMeta | tuple[TensorMeta, ...]:
         """Raises UnsupportedError: there is no meta before the values are known."""
         raise noted(
             UnsupportedError(

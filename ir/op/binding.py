@@ -33,7 +33,7 @@ class Binder:
         self._is_list_first = lists == [0]
         self._bound: dict[tuple[type, ...], tuple[Any, ...]] = {}
         """Types of canonical arguments -> the defaults of the parameters after them."""
-        self._literal: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._literal: dict[tuple[object, ...], tuple[object, ...]] = {}
         """Types and values of the literals after a tensor -> their canonical form."""
         self._tensor_types: set[type] = set()
         """Types that were accepted as tensors in a first list of tensors."""

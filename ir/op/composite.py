@@ -74,7 +74,7 @@ class Composite:
         return f"composite {self.name}"
 
 
-def _bound(made: Composite, binder: Binder) -> Callable[..., Any]:
+def _bound(made: Composite, binder: Binder) -> Callable[..., object]:
     """`Composite.call` for a schema. It is called often, so that it looks nothing up."""
     name, function, named, defaults = made.name, made.function, made._named, made._defaults
     spread, bind = made.spread, binder.bind

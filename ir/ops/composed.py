@@ -98,7 +98,7 @@ class ArrayOperand(Operand):
     def new_full(self, size: tuple[int, ...], value: object) -> ArrayOperand:
         return ArrayOperand(self.xp, self.xp.full(size, value, dtype=self.array.dtype))
 
-    def view(self, *size: Any) -> ArrayOperand:
+    def view(self, *size: object) -> ArrayOperand:
         xp = self.xp
         return ArrayOperand(xp, xp.reshape(self.array, size if type(size[0]) is int else size[0]))
 

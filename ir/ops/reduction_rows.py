@@ -268,7 +268,7 @@ def scan(
         meta = tensor_meta(self.shape, None, result(name, self.dtype, *typed), self.device)
         return (meta, meta.with_dtype(dtypes.int64)) if indexed else meta
 
-    def kernel(xp: Namespace, metas: Any, a: Array, dim: int, *_: Any) -> Any:
+    def kernel(xp: Namespace, metas: Any, a: Array, dim: int, *_: object) -> Any:
         dtype = metas[0].dtype if indexed else metas.dtype
         found = a = wide(xp, a, dtype)
         if a.shape and function is not None:

@@ -285,7 +285,7 @@ class SymInt:
             return plain(*[float(value) for value in (left, right)])
         return NotImplemented
 
-    def _otherwise(self, function: Callable[[object, object], object], other: object) -> Any:
+    def _otherwise(self, function: Callable[[object, object], object], other: object) -> object:
         if isinstance(other, bool):
             return function(self, int(other))
         return function(float(self), other) if isinstance(other, float) else NotImplemented
@@ -312,7 +312,7 @@ class SymInt:
     def __ge__(self, other: object) -> Any:
         return self._compared(">=", other)
 
-    def _compared(self, relation: str, other: Any) -> Any:
+    def _compared(self, relation: str, other: Any) -> object:
         kind = type(other)
         if kind is int and self.least is not None and self.least > other:
             return relation in ABOVE

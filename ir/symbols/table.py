@@ -87,7 +87,7 @@ class SymbolTable:
     """`SymInt.key` -> the number."""
     truths: dict[tuple[str, Any, Any], Any] = attrs.field(factory=dict, init=False)
     """Comparisons with the same answer for all values, and the answer."""
-    open: dict[tuple[str, Any, Any], SymBool] = attrs.field(factory=dict, init=False)
+    open: dict[tuple[str, object, object], SymBool] = attrs.field(factory=dict, init=False)
     """Comparisons without one; emptied by each assumption, which may decide some."""
     cache: dict[Any, Any] = attrs.field(factory=dict, init=False)
     """A cache for other modules: metas with symbols, and results of meta rules for them."""

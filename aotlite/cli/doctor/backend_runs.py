@@ -52,7 +52,7 @@ def check(
     """Raises if a compiled function differs from eager in its value, gradient or writes."""
     compile = compile or partial(al.compile, backend=backend)
 
-    def function(x: Any, w: Any) -> Any:
+    def function(x: Any, w: object) -> Any:
         x[0].mul_(2.0)
         hidden = (x @ w).relu()
         return (hidden * hidden).sum()

@@ -42,7 +42,7 @@ class ArrayAPIStrict(Adapter):
     pick = lambda self, a, places: xp.take(a, xp.asarray(places, dtype=xp.int64), axis=0)
     pick_mask = lambda self, a, mask: a[xp.asarray(mask)]
 
-    def setitem(self, a: Any, key: Any, value: Any) -> None:
+    def setitem(self, a: Any, key: Any, value: object) -> None:
         a[key] = value
 
     def put_mask(self, a: Any, mask: list[bool], value: Any) -> None:

@@ -55,7 +55,7 @@ class NumPy(Adapter):
     pick = lambda self, a, places: a[places]
     pick_mask = lambda self, a, mask: a[mask]
 
-    def setitem(self, a: Any, key: Any, value: Any) -> None:
+    def setitem(self, a: Any, key: object, value: Any) -> None:
         a[key] = value
 
     def unsqueeze_(self, a: Any, dim: int) -> None:

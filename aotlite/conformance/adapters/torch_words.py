@@ -45,7 +45,7 @@ class TorchWords(Adapter):
     pick = lambda self, a, places: a[places]
     pick_mask = lambda self, a, mask: a[mask]
 
-    def setitem(self, a: Any, key: Any, value: Any) -> None:
+    def setitem(self, a: Any, key: Any, value: object) -> None:
         a[key] = value
 
     put = lambda self, a, places, value: operator.setitem(a, places, value)

@@ -26,7 +26,7 @@ class Watched:
         self._deadly = deadly
         self._calling = calling
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         attribute = getattr(self.unwatched, name)
         if not callable(attribute) or is_missing(self.unwatched, name):
             return attribute

@@ -175,7 +175,7 @@ def new_tail_twice(on: Adapter, a: Array) -> object:
     return view, view
 
 
-def through(view: Callable[[Adapter, Array], Array]) -> Callable[..., Any]:
+def through(view: Callable[[Adapter, Array], Array]) -> Callable[..., object]:
     """Returns a body that doubles a view of its argument, and returns the argument plus one."""
 
     def body(on: Adapter, a: Array) -> Any:

@@ -77,7 +77,7 @@ class Rule:
 def rule(
     id: str,
     title: str,
-    cases: Callable[[], Iterable[Any]] | Sequence[Any] = ((),),
+    cases: Callable[[], Iterable[object]] | Sequence[object] = ((),),
     *,
     smaller: Callable[[Any], Iterable[object]] | None = None,
     choice: bool = False,

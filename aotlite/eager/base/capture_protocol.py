@@ -54,7 +54,7 @@ class RngState(Protocol):
     def seed(self) -> int:
         """The present seed. Raises UnsupportedError where it differs from call to call."""
 
-    def replaying(self, state: Any) -> AbstractContextManager[None]:
+    def replaying(self, state: object) -> AbstractContextManager[None]:
         """A block in which draws start from a state of `get`."""
 
 
@@ -96,7 +96,7 @@ class ScopeProtocol(Protocol):
     def enter(self, module: Any) -> Any:
         """A Module is called. Returns the argument for `leave`."""
 
-    def tag(self, tags: Mapping[str, Any]) -> Any:
+    def tag(self, tags: Mapping[str, object]) -> Any:
         """Adds tags to the present ones. Returns the argument for `leave`."""
 
     def leave(self, before: Any) -> None:
@@ -200,5 +200,5 @@ class Recorder(Protocol):
     def is_created(self, thing: Any) -> bool:
         """Whether a Module or optimizer was made during this capture."""
 
-    def constant(self, data: Any, tensor: Tensor) -> Any:
+    def constant(self, data: object, tensor: Tensor) -> Any:
         """Records a tensor made from Python data during the capture; returns its graph value."""

@@ -66,7 +66,7 @@ class ArrayStandIn:
         self._check(name)
         return self._wrapped(getattr(tensor, name))
 
-    def _call(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def _call(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         self._check(call_form(name, args, kwargs))
         return self._wrapped(getattr(self._tensor, name)(*args, **kwargs))
 
@@ -182,7 +182,7 @@ class ArrayStandIn:
             self._refuse("a[i] = v with a tensor", "NumPy casts the tensor to an array")
         self._tensor[index] = self._operand("a[i] = v", value)
 
-    def _bare(self, index: Any) -> Any:
+    def _bare(self, index: Any) -> object:
         """The index, with tensors instead of stand-ins."""
         if type(index) is tuple:
             return tuple([self._bare(item) for item in index])

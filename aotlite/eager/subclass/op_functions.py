@@ -14,7 +14,7 @@ from aotlite.ir.op.namespace import OpNamespace
 from aotlite.ir.op.operand import Operand
 
 
-def _call(op: Op, args: tuple[object, ...]) -> Any:
+def _call(op: Op, args: tuple[object, ...]) -> object:
     for value in op.operands(args):
         if isinstance(value, Operand) and not isinstance(value, Tensor):
             return value._apply(op, args)

@@ -42,7 +42,7 @@ class Muted:
     """The log of the effects of one run."""
 
     def __init__(self) -> None:
-        self.log: dict[Happened, Any] = {}
+        self.log: dict[Happened, object] = {}
         """The arguments of each effect: op and literals as a string, then the operands' values."""
         self._counts: dict[tuple[str, Phase], int] = {}
 

@@ -50,7 +50,7 @@ def run_call(
 
 
 def run_isolated(
-    run: Callable[[Any], object], given: Any, storages: Sequence[Any], draws: bool, name: str
+    run: Callable[[object], object], given: Any, storages: Sequence[Any], draws: bool, name: str
 ) -> object:
     """The results of `run`. Raises TokenError if an effect has written a tensor that it reads.
 

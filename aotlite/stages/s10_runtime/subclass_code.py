@@ -266,7 +266,7 @@ def _is_formed(grad: Tensor, wrapping: SubclassMeta | None) -> bool:
     return all(_is_formed(getattr(grad, name), inner) for name, _, inner in wrapping.parts)
 
 
-def dense_part(part: Any, path: str, result: Any, kind: type[Any], meta: TensorMeta) -> Tensor:
+def dense_part(part: Any, path: str, result: Any, kind: type[object], meta: TensorMeta) -> Tensor:
     """A part of a gradient as a dense tensor; TangentError if it has another form (TAN-4)."""
     found = _in_form(part, None, Tensor)
     if not is_like(found, meta):

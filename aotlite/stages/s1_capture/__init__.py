@@ -35,7 +35,7 @@ def capture(
     call: Callable[[list[Any]], object],
     leaves: Sequence[object],
     tensors: Sequence[tuple[int, Tensor]],
-    flatten: Callable[[Any], tuple[list[Any], Containers]],
+    flatten: Callable[[object], tuple[list[object], Containers]],
     name: str = "graph",
 ) -> Captured:
     """Runs `call(leaves)` with the listed `tensors` replaced by fakes; returns what was recorded.

@@ -250,7 +250,7 @@ class RngTracker:
         self.recorder.origin = None
         return found
 
-    def _moment(self) -> Any:
+    def _moment(self) -> object:
         moment = self._now()
         if moment is not None and not self._replays:
             self.moments[moment] = None
@@ -301,7 +301,7 @@ class RngTracker:
                 return (*self._made[key], 0)
         raise AssertionError("there is no other state")
 
-    def _one_of(self, of: object, to: Any, other: Any) -> tuple[Any, Any]:
+    def _one_of(self, of: object, to: Any, other: Any) -> tuple[object, object]:
         seeds = [self._seed_value(place[0]) for place in (to, other)]
         offsets = [self._offset_value(*place[1:]) for place in (to, other)]
         return self._chosen(of, *seeds), self._chosen(of, *offsets)

@@ -117,7 +117,7 @@ class _MutationFinder:
         meta: FunctionMeta,
         inputs: Sequence[CapturedInput],
         backward: BackwardRecording,
-        wrappers: dict[Node, Any],
+        wrappers: dict[Node, object],
     ) -> None:
         self.wrappers = wrappers
         self.graph = graph

@@ -167,7 +167,7 @@ class _Expander(Builder):
     def __init__(self, name: str, table: Table) -> None:
         super().__init__(name)
         self.table = table
-        self.open: list[tuple[Op, Any]] = []
+        self.open: list[tuple[Op, object]] = []
         """The decompositions that are running, outermost first, with their arguments."""
 
     def call(self, op: Op, args: tuple[object, ...]) -> Any:

@@ -45,7 +45,7 @@ class InputReads:
             self._found = saved, self._roles(saved)
         return role in self._found[1]
 
-    def _roles(self, saved: Set[Node]) -> Set[Any]:
+    def _roles(self, saved: Set[Node]) -> Set[object]:
         """The roles of inputs, wrappers among them, on which anything depends that is read and
         that is not among the saved values, with all its parts."""
         missing = {group for group, values in self._read if not (values and values <= saved)}
@@ -165,7 +165,7 @@ def _passes(node: Node, differentiable: set[Node]) -> bool:
     return node.target is not DETACH and not differentiable.isdisjoint(node.inputs())
 
 
-def _reached(groups: set[Any], edges: Mapping[Role, set[Any]]) -> set[Role]:
+def _reached(groups: set[Any], edges: Mapping[Role, set[object]]) -> set[Role]:
     found, stack = set(groups), list(groups)
     while stack:
         for each in edges.get(stack.pop(), ()):

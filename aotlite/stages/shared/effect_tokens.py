@@ -340,7 +340,7 @@ class UnliftedRun(Run):
         values.clear()
         return self._inner(self.lifted.call(given))
 
-    def _inner(self, values: Sequence[object]) -> list[Any]:
+    def _inner(self, values: Sequence[object]) -> list[object]:
         return [values[i] for i in self._kept]
 
 

@@ -202,7 +202,7 @@ class ndarray:
         found.data = self.data if not self.size or not held.size else self.data + start
         return found
 
-    def view(self, dtype: Any = None, type: object = None) -> ndarray:
+    def view(self, dtype: object = None, type: object = None) -> ndarray:
         return self._view(self._held.view() if dtype is None else self._held.view(dtype))
 
     def transpose(self, *axes: Any) -> ndarray:

@@ -83,7 +83,7 @@ def _arrays_in(value: object) -> list[ndarray]:
     return []
 
 
-def _function(name: str, own: Callable[..., object], parameters: str) -> Callable[..., Any]:
+def _function(name: str, own: Callable[..., object], parameters: str) -> Callable[..., object]:
     """A function with CuPy's parameters, and NumPy's values."""
     scope: dict[str, Any] = {}
     exec(f"def taken({parameters}): return locals()", {"inf": np.inf}, scope)

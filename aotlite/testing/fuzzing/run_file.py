@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -71,7 +70,7 @@ class Ledger:
             self.lock.release()
 
 
-def read(path: Path, tally: Tally) -> dict[str, Any]:
+def read(path: Path, tally: Tally) -> dict[str, object]:
     """Adds a ledger's chunks to a tally, and returns its plan. *Err* `FormatError`."""
     if not path.is_file():
         raise _wrong(path, "no file", "one that a run has written")

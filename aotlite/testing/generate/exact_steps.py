@@ -80,7 +80,7 @@ class Exactly:
             self.is_broken |= not stays_exact(self.library, step.op, args)
 
 
-def has_exact_gradients(library: Engine, values: Sequence[Any], results: Sequence[Any]) -> bool:
+def has_exact_gradients(library: Engine, values: Sequence[Any], results: Sequence[object]) -> bool:
     """Whether a backward from the results gives exact gradients, or raises.
 
     It writes the `.grad` of the leaves among the values.

@@ -195,7 +195,7 @@ class Mended(TorchEngine):
 
         return body
 
-    def run(self, step: Step, values: list[Any]) -> None:
+    def run(self, step: Step, values: list[object]) -> None:
         """Runs a step and appends its value."""
         if STALE in self.mends:
             self._look(values)
@@ -215,7 +215,7 @@ class Mended(TorchEngine):
             self._check_picks(target, len(args[1]))
         self._check_overlap(op, target, args)
 
-    def _instead(self, op: str, args: tuple[Any, ...], target: Any) -> Any:
+    def _instead(self, op: str, args: tuple[Any, ...], target: Any) -> object:
         """Returns the result of an op with the same effect; None if the step itself is right."""
         if FILLED in self.mends and op == "setitem" and isinstance(args[2], (int, float)):
             steps = [Step("getitem", ("$0", args[1])), Step("fill_", ("$1", args[2]))]

@@ -70,7 +70,7 @@ def halves(program: Program, cut: int) -> tuple[Program, Program]:
     renamed = {name: f"${arity + i}" for i, name in enumerate(live)}
     shift = len(live) - cut
 
-    def moved(value: Any) -> Any:
+    def moved(value: Any) -> object:
         if isinstance(value, tuple):
             return tuple(map(moved, value))
         if not is_name(value):

@@ -99,7 +99,7 @@ def setup_block(program: ProgramData, number: int, language: Language) -> Block:
     return block
 
 
-def origin(setup: Sequence[Step], name: Any) -> Any:
+def origin(setup: Sequence[Step], name: Any) -> object:
     """The name of the step that made the object of a name."""
     place = name[1:] if is_name(name) else ""
     if place.isdecimal() and int(place) < len(setup):

@@ -73,7 +73,7 @@ def everywhere(values: object, shape: Iterable[int]) -> Tensor:
 
 
 # --------------------------------------------------------------------------------- ops by name
-def apply(name: str, args: Any, kwargs: Any) -> Any:
+def apply(name: str, args: Any, kwargs: Any) -> object:
     """The result of an op of the table; ArgumentError for one that no rule speaks of."""
     op = OPS[name]
     pure = op if isinstance(op, PureOp) else None

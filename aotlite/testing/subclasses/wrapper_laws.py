@@ -225,7 +225,7 @@ def _check_gradient(subject: TriedWrapper, what: str, found: Any, wanted: list[o
         check_same(what, got, [each], subject.meanings, max(subject.kind.tolerance, 1e-12))
 
 
-def _numbers(subject: TriedWrapper, grad: object) -> Iterator[Any]:
+def _numbers(subject: TriedWrapper, grad: object) -> Iterator[object]:
     for world in subject.meanings.worlds(grad):
         dense = world.filled(0.0) if isinstance(world, MaskedModel) else world
         yield dense.detach().array.any()

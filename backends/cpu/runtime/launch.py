@@ -36,7 +36,7 @@ class _Call(ctypes.Structure):
         ("sizes", ctypes.c_void_p),
         ("constant_slots", ctypes.c_void_p),
     )
-    owners: tuple[Any, ...]
+    owners: tuple[object, ...]
 
 
 _FUNCTIONS = (

@@ -156,7 +156,7 @@ class PartsRun(Run):
             for value, node, as_array in zip(results, self.graph.outputs, self._arrays, strict=True)
         ]
 
-    def _merged(self, device: Iterator[Any], host: Iterator[Any]) -> Iterator[Any]:
+    def _merged(self, device: Iterator[Any], host: Iterator[object]) -> Iterator[Any]:
         returned = set(self.parts.returned)
         for value in self.graph.outputs:
             yield next(host if type(value) is Node and value in returned else device)

@@ -83,7 +83,7 @@ class _Expander(Builder):
         return Proxy(self, self.emit(RESTRIDE, (value.node, meta.stride)))
 
 
-def _called(op: Any, args: tuple[Any, ...]) -> Any:
+def _called(op: Any, args: tuple[object, ...]) -> Any:
     pairs = list(zip(op.schema.parameters, args, strict=True))
     named = {parameter.name: value for parameter, value in pairs if parameter.keyword_only}
     return op.expands(*[value for parameter, value in pairs if not parameter.keyword_only], **named)

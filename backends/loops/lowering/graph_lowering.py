@@ -154,7 +154,7 @@ class _Lowering:
             return True
         return stored.itemsize == dtype.itemsize and has_loops(stored) and has_loops(dtype)
 
-    def _computed(self, node: Node, op: PureOp) -> Any:
+    def _computed(self, node: Node, op: PureOp) -> object:
         args = tuple([self._read(a) for a in node.args])
         if op.loops is not None or (op.scalar is not None and op.computes is not None):
             made = self._loops(node, op, args)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
@@ -33,7 +33,7 @@ class Misfit:
     what: str
 
 
-def parsed(text: str | bytes, max_bytes: int) -> Any:
+def parsed(text: str | bytes, max_bytes: int) -> object:
     """The value of a JSON text. Raises FormatError for other text, and beyond the limits."""
     data = _encoded(text)
     if len(data) > max_bytes:

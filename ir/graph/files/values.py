@@ -193,7 +193,7 @@ def named(table: Mapping[str, object], what: str) -> Read:
 def indexed(table: Sequence[object], what: str) -> Read:
     """A reader of positions in a table of the file."""
 
-    def read(value: object) -> Any:
+    def read(value: object) -> object:
         if type(value) is int and 0 <= value < len(table):
             return table[value]
         raise Unread(value, f"the position of one of the {len(table)} {what}")

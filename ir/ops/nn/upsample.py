@@ -325,7 +325,7 @@ def _declare_backward(name: str, align: str) -> PureOp:
         grad: Array,
         output_size: Shape,
         input_size: Shape,
-        *rest: Any,
+        *rest: object,
     ) -> Array:
         grad = wide(xp, grad, meta.dtype)
         ends = list(zip(input_size[2:], output_size, strict=True))

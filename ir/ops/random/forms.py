@@ -43,7 +43,7 @@ def _with_history(operand: Any, result: Operand) -> Operand:
 # ----------------------------------------------------------------------------------- like another
 def _declare_like(op: str, numbers: str) -> None:
     def make(
-        self: Operand, generator: Any, dtype: DType | None, device: Device, *rest: Any
+        self: Operand, generator: object, dtype: DType | None, device: Device, *rest: Any
     ) -> Operand:
         args = (self.shape, dtype or self.dtype, device or self.device)
         return made_like(self, _of_size(self, op, args, generator), f"{op}_like", *rest)

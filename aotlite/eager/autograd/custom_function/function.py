@@ -216,7 +216,7 @@ class _Call:
 
 
 def _placed(
-    made: type[Function], args: tuple[Any, ...], kwargs: Any, *, with_ctx: bool
+    made: type[Function], args: tuple[object, ...], kwargs: Any, *, with_ctx: bool
 ) -> tuple[tuple[object, ...], object]:
     """(positional, keyword) arguments of the forward, with defaults; keyword-only ones by name."""
     signature = inspect.signature(made.forward)

@@ -70,7 +70,7 @@ def attributes_of(value: object) -> dict[str, Any]:
     return found
 
 
-def _attribute(value: object, key: str) -> Any:
+def _attribute(value: object, key: str) -> object:
     """The value of an attribute, without a call of descriptors (but slots) or `__getattr__`."""
     own = attributes_of(value)
     if key in own:
@@ -88,7 +88,7 @@ def _in_slot(slot: types.MemberDescriptorType, value: object) -> object:
         return NOTHING
 
 
-def _item(value: Any, key: Any) -> Any:
+def _item(value: Any, key: Any) -> object:
     try:
         return value[key]
     except (KeyError, IndexError, TypeError):
@@ -106,7 +106,7 @@ def _global(value: Any, key: str) -> Any:
     return value.__globals__.get(key, NOTHING)
 
 
-def _default(value: Any, key: Any) -> Any:
+def _default(value: Any, key: object) -> Any:
     found = value.__defaults__ if isinstance(key, int) else value.__kwdefaults__
     return _item(found or (), key)
 
@@ -123,7 +123,7 @@ def _member(value: object, key: str) -> Any:
     return getattr(value, key, NOTHING)
 
 
-def _of_class(value: object, key: tuple[int, str]) -> Any:
+def _of_class(value: object, key: tuple[int, str]) -> object:
     """A value in the body of a class (or an object's class) or of a base, without its wrapper."""
     number, name = key
     kinds = (value if isinstance(value, type) else type(value)).__mro__
@@ -144,7 +144,7 @@ def _opened(value: object) -> Any:
     return value if name is None else getattr(value, name)
 
 
-def class_step_text(at: str, owner: Any, key: tuple[int, str]) -> str:
+def class_step_text(at: str, owner: object, key: tuple[int, str]) -> str:
     """An expression of the present value of `_of_class`; it may raise after a change."""
     number, name = key
     kind = owner if isinstance(owner, type) else type(owner)

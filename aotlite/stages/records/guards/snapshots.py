@@ -128,7 +128,7 @@ def snapshot_of_all(
 
 
 # ------------------------------------------------------------------------------------- the tests
-def _is_exact(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+def _is_exact(value: object, expected: Any, holders: list[Any], met: list[Any]) -> bool:
     return type(value) is expected[0] and value == expected[1]
 
 
@@ -211,7 +211,7 @@ def _is_long(value: Any, expected: Any, holders: Sequence[object], met: Sequence
     return type(value) is expected[0] and len(value) == expected[1]
 
 
-def _is_kind(value: object, expected: object, holders: list[Any], met: list[Any]) -> bool:
+def _is_kind(value: object, expected: object, holders: list[Any], met: Sequence[object]) -> bool:
     return type(value) is expected
 
 
@@ -367,7 +367,7 @@ def _is_apart(tensor: Tensor) -> bool:
 
 
 # ------------------------------------------------------------------------------------- the leaves
-def _leaf(value: Any) -> Any:
+def _leaf(value: Any) -> object:
     """The image of a value that is neither tensor nor Module nor a known container."""
     kind = type(value)
     if kind in _EXACT:

@@ -141,7 +141,7 @@ class DifferentiableStep:
 
     def _owners(
         self, node: BackwardCall, grads: Sequence[Any], tensors: list[Any]
-    ) -> dict[Any, tuple[Storage, int]]:
+    ) -> dict[object, tuple[Storage, int]]:
         """Storages by owner, each with the version in which it is read."""
         saved = zip(node.plan.saved_tensors, node.saved_versions, strict=True)
         owners = {owner_at_next_order(each.owner): version for each, version in saved}

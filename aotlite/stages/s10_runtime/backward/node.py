@@ -251,7 +251,7 @@ class CompiledBackward(TapeNode):
         forbid_second_order(found, self.sources.values(), grads, plan.derivatives.why)
         return found
 
-    def _differentiable(self, grads: list[Tensor | None]) -> Sequence[Any]:
+    def _differentiable(self, grads: list[Tensor | None]) -> Sequence[object]:
         """The gradients with a history of their own (DBL-2)."""
         if self.saved is None:
             return self._unpacked(grads, self._differentiable)

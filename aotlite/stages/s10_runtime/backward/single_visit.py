@@ -77,7 +77,7 @@ class SingleVisitBackward(CompiledBackward):
                 self.visits = (*getattr(self, "visits", ()), self._own)
             made.visits = self.visits  # type: ignore[attr-defined]
 
-    def _run(self, grads: list[Any], wanted: Any) -> Sequence[Any]:
+    def _run(self, grads: list[Any], wanted: Any) -> Sequence[object]:
         for visits in getattr(self, "visits", ()):
             visits.note(self)
         if not self.plan.facts.memory and hasattr(self, "memory_forms"):

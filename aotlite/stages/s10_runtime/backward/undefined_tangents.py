@@ -32,7 +32,7 @@ WHERE = OPS["where"]
 
 def without_tangents(
     backward: Graph,
-    absent: frozenset[Any],
+    absent: frozenset[object],
     reached: Container[Any],
     arrivals: tuple[frozenset[Result], ...] = (),
     effects: tuple[BackwardEffect, ...] = (),
@@ -134,7 +134,7 @@ class _Specializer:
         role: Any = node.role
         return bool(self.arrivals[role.index] - self.absent)
 
-    def _copied(self, node: Node, args: tuple[Any, ...]) -> Node:
+    def _copied(self, node: Node, args: tuple[object, ...]) -> Node:
         same = all(a is b for a, b in zip(args, node.args, strict=True))
         return self.build.add(node if same else node.with_args(args, node.meta))
 
@@ -225,8 +225,8 @@ class _Specializer:
 
 
 def missing(
-    effects: Iterable[BackwardEffect], absent: frozenset[Any], wanted: frozenset[Any] | None
-) -> frozenset[Any]:
+    effects: Iterable[BackwardEffect], absent: frozenset[object], wanted: frozenset[object] | None
+) -> frozenset[object]:
     """The effects that do not happen if these results' gradients are absent, and only those of
     `wanted` inputs are asked for; None asks for all."""
     return frozenset(

@@ -248,7 +248,7 @@ def _is_object(thing: object) -> bool:
     return _is(thing, TrackedObject) or not _is(thing, _LEFT) and is_users(type(thing))
 
 
-def _attributes(thing: object) -> dict[str, Any]:
+def _attributes(thing: object) -> dict[str, object]:
     """The attributes of an object, slots among them, read without calling its class's code."""
     found = {
         name: slot.__get__(thing)

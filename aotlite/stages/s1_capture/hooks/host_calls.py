@@ -142,7 +142,7 @@ def _refused(hook: Hook, found: Tensor, form: HookSignature) -> Exception:
     )
 
 
-def _arrived(values: Any, meta: TensorMeta) -> Any:
+def _arrived(values: Any, meta: TensorMeta) -> object:
     made = meta.as_contiguous()
     dense: Any = Tensor(Storage(made.device.arrays.adopt(values, made)), made)
     return dense if meta.contiguous else _laid_out(dense, meta)

@@ -177,7 +177,7 @@ def reason_against(hook: object, capture: object, known: Known) -> str | None:
             return f"uses a tensor {thing.meta} of the compiled function"
         if thing in known:
             continue
-        held: list[tuple[str, Any]] = []
+        held: list[tuple[str, object]] = []
         if isinstance(thing, types.FunctionType):
             if thing.__code__ in known.codes:
                 held = _ownvariables_of(thing, known)

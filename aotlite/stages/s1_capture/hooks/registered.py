@@ -272,12 +272,12 @@ class RegisteredHooks:
             return self._called.later(hook, grad).happens(grad)
         return hook(grad)
 
-    def call_of_node(self, hook: Hook, *grads: Any) -> Any:
+    def call_of_node(self, hook: Hook, *grads: object) -> Any:
         """Runs a hook of a tape node, which has to be pure."""
         self._check_computes(hook, "is of a tape node", grads)
         return hook(*grads)
 
-    def _check_computes(self, hook: Hook, reason: str, grads: Sequence[Any]) -> None:
+    def _check_computes(self, hook: Hook, reason: str, grads: Sequence[object]) -> None:
         """Refuses a hook that is not proven pure, and cannot be called at each backward."""
         more = more_than_computes(hook, self._known, grads)
         if more is not None:

@@ -223,7 +223,7 @@ def _argument(value: Any, table: SymbolTable, variant: SymbolicSizes) -> object:
     return table.named(known[0]) - variant.less if known else variant.size(table, value)
 
 
-def _operand(value: object, table: SymbolTable, variant: SymbolicSizes) -> Any:
+def _operand(value: object, table: SymbolTable, variant: SymbolicSizes) -> object:
     if type(value) is tuple:
         return tuple(_operand(item, table, variant) for item in value)
     if not isinstance(value, TensorMeta):
