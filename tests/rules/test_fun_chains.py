@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from aotlite.eager.autograd.nodes.op_nodes import put, replay
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS, ViewOp
+from aotlite.testing import Inputs, assert_same_effects
 
 VIEWS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("t", ()),
@@ -109,3 +111,34 @@ def test_views_that_undo_each_other_leave_no_step(views: list[str], length: int)
         chain = further(chain, ViewStep(op, args.get(name, ()), meta, result))
         meta = result
     assert length == len(chain)
+
+
+ROWS: dict[str, Callable[[Any], Any]] = {
+    "as they are": lambda x: x,
+    "written": lambda x: (x[0].mul_(2), x)[1],
+    "written through parts": lambda x: (x[:, 1].mul_(2), x.t().t())[1],
+    "in another dtype": lambda x: x.view(al.int64).view(al.complex64),
+    "by a copy for complex numbers": lambda x: al.view_as_complex(al.view_as_real(x)),
+}
+
+
+@pytest.mark.rules("FUN-12", "TEN-2")
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("inner", [1, 2])
+@pytest.mark.parametrize(("stop", "by"), [(2, 1), (4, 1), (3, 2), (4, 2), (4, 3)])
+def test_a_view_that_strides_allow_in_eager_is_taken(
+    rows: str, inner: int, stop: int, by: int
+) -> None:
+    """Rows that overlap, or have gaps, and of which parts lie evenly: no copy does by itself."""
+    outer = len(range(0, stop, by)) * by * inner
+
+    def inputs() -> Inputs:
+        memory = al.arange(24.0) + 1j
+        return Inputs((memory.as_strided((2, 4), (outer, inner)),), also=[memory])
+
+    def f(x: Any) -> Any:
+        before = x[:, :stop:by].view(-1)
+        after = ROWS[rows](x)[:, :stop:by].view(-1)
+        return before * 1, after * 1
+
+    assert_same_effects(f, al.compile(f, verify=2), inputs)

@@ -20,7 +20,7 @@ from aotlite.ir.graph.builder import Builder, Proxy
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import ViewOp
 from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
-from aotlite.ir.ops.views.view_ops import AS_STRIDED
+from aotlite.ir.ops.views.view_ops import AS_STRIDED, VIEW
 from aotlite.stages.s6_functionalize.aliases import SAME, Alias, Group, Storages
 
 
@@ -83,8 +83,7 @@ class AliasValues:
         return value
 
     def memoized(self, value: Node, step: ViewStep) -> Node:
-        if type(step.op) is ViewOp and step.op.recasts:
-            value = self.exact(value, step.operand)  # view(dtype) needs eager's last stride
+        value = self.viewable(value, step)
         key = (value, step.op, step.args)
         found = self.memo.get(key)
         if found is None:
@@ -132,8 +131,18 @@ class AliasValues:
         return value
 
     # --- strides
+    def viewable(self, value: Node, step: ViewStep) -> Node:
+        """The value in strides that allow the view: in eager's, if its own do not (FUN-12)."""
+        if type(step.op) is ViewOp and step.op.recasts:  # it asks for the last stride
+            return self.exact(value, step.operand)
+        if step.op is VIEW:
+            own: TensorMeta = value.meta  # type: ignore[assignment]
+            if layout.view_strides(own.shape, own.stride, step.result.shape) is None:
+                return self.exact(value, step.operand)
+        return value
+
     def exact(self, value: Node, eager: Any) -> Node:
-        """The value in eager's exact strides, which as_strided and view(dtype) need (FUN-12)."""
+        """The value in eager's exact strides, which its reader speaks of (FUN-12)."""
         if value.meta.stride == eager.stride:  # type: ignore[union-attr]
             return value
         key = (value, RESTRIDE, (eager.stride,))

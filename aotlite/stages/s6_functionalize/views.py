@@ -52,8 +52,8 @@ def _plain_view(
     value: Node = values.read(operand)
     if op in SAME:
         return value
-    if op.recasts:
-        value = values.exact(value, operand.meta)
+    step = ViewStep(op, rest, operand.meta, node.meta)  # type: ignore[arg-type]
+    value = values.viewable(value, step)
     key = (value, op, rest)
     found = values.memo.get(key)
     if found is None:
