@@ -22,6 +22,7 @@ from aotlite.ir.op import ViewOp
 from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
 from aotlite.ir.ops.views.view_ops import AS_STRIDED, VIEW
 from aotlite.stages.s6_functionalize.aliases import SAME, Alias, Group, Storages
+from aotlite.stages.shared.memory.extents import from_root
 
 
 @attrs.define(eq=False, repr=False)
@@ -77,7 +78,7 @@ class AliasValues:
         value = group.value
         for step in chain:
             if step.op is AS_STRIDED:
-                value, step = _from_root(self.exact(group.value, group.meta), step)
+                value, step = from_root(self.exact(group.value, group.meta), step)
             if step.op not in SAME:
                 value = self.memoized(value, step)
         return value
@@ -165,15 +166,3 @@ class AliasValues:
         copy = self.build.emit(op, args)
         self.copies.append(Copy(copy, reason))
         return copy
-
-
-def _from_root(value: Node, step: ViewStep) -> tuple[Node, ViewStep]:
-    """An as_strided step on a view, rewritten as one on the view's root (FUN-34)."""
-    start, root = 0, value
-    while type(root.target) is ViewOp and not root.target.recasts:
-        start, root = root.target.at(root.args, 0) + start, root.args[0]
-    if root is value:
-        return value, step
-    size, stride, first = step.args
-    meta: TensorMeta = root.meta  # type: ignore[assignment]
-    return root, attrs.evolve(step, args=(size, stride, first + start), operand=meta)
