@@ -10,8 +10,6 @@ from typing import Any
 from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.op import Cost, InplaceOp, Op
 
-_INDEXED = frozenset(("index", "index_put", "index_put_"))
-
 
 def on_one_device(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """The arguments with CPU operands copied to the others' device; None if none is copied.
@@ -22,13 +20,19 @@ def on_one_device(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     if device is None or (op.writes and args[0].meta.device is CPU):
         return None
     functional = op.functional if isinstance(op, InplaceOp) else op
-    if op.name in _INDEXED:
+    if _takes_indices(op):
         moved = (args[0], tuple([_moved(index, device) for index in args[1]]), *args[2:])
     elif functional.cost is Cost.POINTWISE:
         moved = tuple([_moved(a, device) if _is_number(a) else a for a in args])
     else:
         return None
     return moved if any(map(_differ, args, moved)) else None
+
+
+def _takes_indices(op: Op) -> bool:
+    """Whether the op takes a tensor, and then a list of index tensors."""
+    first, *rest = op.schema.parameters
+    return first.type.is_tensor and bool(rest) and rest[0].type.is_tensor_list
 
 
 def _is_number(value: object) -> bool:
