@@ -263,7 +263,7 @@ class ArrayRun(Run):
             result = results[index]
             if meta is None:
                 found.append(None)
-            elif kept or _holders(result) > _RESULT:
+            elif kept or _holders(result) > _RESULT or _is_frozen(result):
                 found.append((copied(meta.device.arrays, result, meta), 0))
             else:
                 found.append((meta.device.arrays.adopt(result, meta), 0))
@@ -291,7 +291,7 @@ class ArrayRun(Run):
                 continue
             as_result = f" as result {index}"
             dtype = getattr(result, "dtype", None)
-            if dtype is None:
+            if dtype is None or isinstance(result, Operand):
                 raise self._wrong(type(result).__name__, as_result, f"an array of {meta}")
             if tuple(result.shape) != meta.shape:
                 raise self._wrong(f"shape {tuple(result.shape)}", as_result, f"{meta.shape}")
@@ -303,6 +303,11 @@ class ArrayRun(Run):
             f"backend: {self.name!r} returned {got}{which} for graph {self.graph.name}, "
             f"expected {expected}"
         )
+
+
+def _is_frozen(result: object) -> bool:
+    """Whether the array cannot be written; a result of a call can."""
+    return type(result) is np.ndarray and not result.flags.writeable
 
 
 _holders: Callable[[object], int] = getattr(sys, "getrefcount", lambda value: sys.maxsize)

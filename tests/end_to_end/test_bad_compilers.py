@@ -205,6 +205,7 @@ def failing(values):
         (lambda v: [v[0].astype("f8"), *v[1:]], "returned dtype float64 as result 0 .* float32"),
         (lambda v: [v[0], 3.0, *v[2:]], r"returned float as result 1 .*, expected an array of f32"),
         (lambda v: [v[0], None, *v[2:]], r"returned NoneType as result 1 .*, expected an array"),
+        (lambda v: [al.tensor(v[0]), *v[1:]], r"returned Tensor as result 0 .*, expected an array"),
         (lambda v: "four", "returned str for graph loss_forward, expected a list or tuple of 5"),
     ],
 )
@@ -236,6 +237,21 @@ def test_an_error_of_compiled_code_says_whose_it_is(make):
     error, _ = refused("broken kernel", FloatingPointError, fw_compiler=compiler)
     name = getattr(compiler, "name", "compiler")
     assert f"raised by what '{name}' made of graph loss_forward" in notes(error)
+
+
+def test_results_that_cannot_be_written_are_copied():
+    """As those of libraries whose arrays never can; a tensor can."""
+
+    def frozen(values):
+        for value in values:
+            value.flags.writeable = False
+        return values
+
+    x, w = tensors()
+    compiled = al.compile(lambda x, w: (x.exp() * w, x + 1), fw_compiler=returning(frozen))
+    for result in compiled(x, w):
+        before = result.detach().tolist()
+        assert [2 * value for value in before] == result.detach().mul_(2.0).tolist()
 
 
 def in_place(graph, inputs):
