@@ -28,7 +28,7 @@ from aotlite.eager.subclass.protocol import is_wrapper, leaves_of
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.stages.records.capture import Containers, NumpyResult
-from aotlite.stages.records.guards.snapshots import PLAIN
+from aotlite.stages.records.guards.snapshots import PLAIN, image_of_key
 
 
 # ---------------------------------------------------------------------------------------- calls
@@ -276,7 +276,8 @@ def dict_orders(tree: Any) -> tuple[object, ...]:
         value = stack.pop()
         if isinstance(value, dict):
             if value:
-                found.append(tuple([(type(key), key) for key in value]))
+                keys = [(str, k) if type(k) is str else image_of_key(k) for k in value]
+                found.append(tuple(keys))
                 stack.extend(reversed(value.values()))
         elif type(value) in (list, tuple):
             stack.extend(reversed(value))

@@ -197,6 +197,16 @@ def test_values_that_are_taken_for_each_other_are_told_apart(family: tuple[Any, 
     _check_that_it_is_read_anew(of_cell_or_none, Values(family))
 
 
+@pytest.mark.rules("GEN-7")
+def test_keys_of_arguments_that_are_equal_are_told_apart() -> None:
+    compiled = al.compile(lambda tree: body(al.ones(2), tree))
+    keys = (0.0, -0.0, 0, False, (1,), (True,), ((1.0,),), "a", b"a", frozenset({1.0}))
+    for _ in range(2):
+        for key in keys:
+            assert body(al.ones(2), {key: 1}).tolist() == compiled({key: 1}).tolist()
+        assert len(keys) == len(compiled.entries)
+
+
 def _check_that_it_is_read_anew(way: Any, values: list[Any]) -> None:
     function, put = way(values[0], body)
     compiled, x = al.compile(function), al.ones(2)

@@ -200,7 +200,11 @@ def _is_dict_of_any_keys(
 ) -> bool:
     """As `_is_dict`, for keys that may equal others: numbers, tuples, sets."""
     kind, keys = expected
-    if type(value) is not kind or len(value) != len(keys) or tuple(map(_key, value)) != keys:
+    if (
+        type(value) is not kind
+        or len(value) != len(keys)
+        or tuple(map(image_of_key, value)) != keys
+    ):
         return False
     holders.append(value)
     met.append(value)
@@ -331,7 +335,7 @@ class Snapshotter:
                 return self._open(
                     holder, key, value, _is_dict, (kind, keys, kinds), items, inside=inside
                 )
-            form = kind, tuple(map(_key, keys))
+            form = kind, tuple(map(image_of_key, keys))
             return self._open(holder, key, value, _is_dict_of_any_keys, form, items, inside=inside)
         items = list(enumerate(value))
         return self._open(
@@ -386,17 +390,17 @@ def _leaf(value: Any) -> object:
     if isinstance(value, (enum.Enum, DType, Device, type, types.FunctionType)):
         return Same(value)
     if isinstance(value, (set, frozenset)):
-        return kind, tuple(map(_key, value))  # in order: a program may walk through it
+        return kind, tuple(map(image_of_key, value))  # in order: a program may walk through it
     if isinstance(value, (range, slice, numbers.Number)):
         return kind, repr(value)
     return Same(value)
 
 
-def _key(value: object) -> object:
+def image_of_key(value: object) -> object:
     """The image of a key of a dict, or of an item of a set: numbers in it by type and bits."""
     kind = type(value)
     if isinstance(value, tuple):
-        return kind, tuple(map(_key, value))
+        return kind, tuple(map(image_of_key, value))
     if isinstance(value, (frozenset, numbers.Number, np.generic)):
         return _leaf(value)
     return kind, value
