@@ -109,7 +109,7 @@ def _power(table: Table, left: Value, right: Value) -> Value:
 # ------------------------------------------------------------------------------------- division
 def _divided(table: Table, function: str, left: Value, right: Value) -> Value:
     if not right != 0:
-        raise ZeroDivisionError("symbols: the divisor is 0, expected another number")
+        return FUNCTIONS[function](1, 0)  # raises Python's error
     if isinstance(right, int) and right < 0:  # a // -n == -a // n, and a % -n == -(-a % n)
         turned = call(table, function, -left, -right)
         return turned if function == "//" else -turned

@@ -8,6 +8,8 @@ comparison that has one answer for all values returns a bool. Any other returns 
     s0 > 1     True            sizes are at least 2
     s0 > s1    SymBool         `if s0 > s1:` takes the branch of the hints and logs the assumption
     int(s0)    the hint        logs `s0 == 6`: the graph is specialized
+
+To the code of a captured function a `SymInt` is an int, and a comparison a bool (DYN-23).
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn, Protocol, TypeAlias
+from typing import Any, Final, NoReturn, Protocol, TypeAlias, TypeGuard
 
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.symbols.polynomial import Range, Terms, add, multiply, subtract
+from aotlite.ir.symbols.python_number import Binary, PythonNumber, asked_outside, plain
 
-__all__ = ["ABOVE", "BELOW", "RELATIONS", "Combine", "SymBool", "SymInt", "Table"]
+__all__ = ["ABOVE", "BELOW", "RELATIONS", "Combine", "SymBool", "SymInt", "Table", "hash_by_value"]
 
 RELATIONS: Final[dict[str, Callable[[int, int], bool]]] = {
     "==": operator.eq,
@@ -41,6 +44,10 @@ NEGATED: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=":
 
 class Table(Protocol):
     """The interface of `SymbolTable` that a `SymInt` calls."""
+
+    @property
+    def shown_as_ints(self) -> bool:
+        """Whether code outside aotlite finds ints where these numbers are."""
 
     @property
     def interned(self) -> dict[int, SymInt]:
@@ -109,7 +116,7 @@ class Table(Protocol):
         """Raises ArgumentError for a size of another trace."""
 
 
-class SymInt:
+class SymInt(PythonNumber):
     """A symbolic integer. A `SymbolTable` and arithmetic make them.
 
     The arithmetic is Python's, for negative numbers too. `int()`, indexing and true division need
@@ -218,7 +225,7 @@ class SymInt:
         return found if same else self.table.met(key, subtract, self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return -self + other
+        return -self + other if isinstance(other, int) else super().__rsub__(other)
 
     def __mul__(self, other: Any) -> Any:
         if type(other) is SymInt:
@@ -262,33 +269,52 @@ class SymInt:
     def __rdivmod__(self, other: Any) -> Any:
         return other // self, other % self
 
-    def __pow__(self, other: Any) -> Any:
-        if isinstance(other, int) and other >= 0:
+    def __pow__(self, other: Any, modulus: object = None) -> Any:
+        if modulus is not None:
+            return super().__pow__(other, modulus)
+        if type(other) is int and other >= 0:
             return math.prod([self] * other)
         return self._called("**", self, other)
 
     def __rpow__(self, other: Any) -> Any:
         return self._called("**", other, self)
 
-    def __lshift__(self, other: int) -> Any:
-        return self * 2**other
+    def __invert__(self) -> object:
+        return -self - 1
 
-    def __rshift__(self, other: int) -> Any:
-        return self // 2**other
+    def __lshift__(self, other: object) -> object:
+        return self * _power_of_two(other) if _is_whole(other) else super().__lshift__(other)
+
+    def __rlshift__(self, other: object) -> object:
+        return other * _power_of_two(self) if _is_whole(other) else super().__rlshift__(other)
+
+    def __rshift__(self, other: object) -> object:
+        return self // _power_of_two(other) if _is_whole(other) else super().__rshift__(other)
+
+    def __rrshift__(self, other: object) -> object:
+        return other // _power_of_two(self) if _is_whole(other) else super().__rrshift__(other)
+
+    def __and__(self, other: object) -> object:
+        if type(other) is int and other >= 0 and other & (other + 1) == 0:  # the lowest bits
+            return self % (other + 1)
+        return super().__and__(other)
+
+    __rand__ = __and__
 
     def _called(self, function: str, left: Any, right: Any) -> Any:
         other = right if left is self else left
-        if isinstance(other, (int, SymInt)):
+        if _is_whole(other):
             return self.table.call(function, left, right)
-        if isinstance(other, float):
-            plain = {"//": operator.floordiv, "%": operator.mod, "**": operator.pow}[function]
-            return plain(*[float(value) for value in (left, right)])
-        return NotImplemented
-
-    def _otherwise(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
         if isinstance(other, bool):
+            return self._called(function, *[int(v) if v is other else v for v in (left, right)])
+        if left is self:
+            return self.with_value(_CALLED[function], other)
+        return self.with_value(lambda value, other: _CALLED[function](other, value), other)
+
+    def _otherwise(self, function: Binary, other: object) -> Any:
+        if isinstance(other, (bool, SymBool)):
             return function(self, int(other))
-        return function(float(self), other) if isinstance(other, float) else NotImplemented
+        return self.with_value(function, other)
 
     # ------------------------------------------------------------------------------- comparison
     # Equal polynomials are one object. A dict calls `__eq__` only for equal hashes: hardly ever.
@@ -321,49 +347,57 @@ class SymInt:
             found = table.truths.get(key)
             found = table.open.get(key) if found is None else found
             if found is not None:
-                return found
-        if isinstance(other, float):
-            return RELATIONS[relation](float(self), other)  # type: ignore[arg-type]
-        if not isinstance(other, (int, SymInt)):
-            return NotImplemented
-        if type(other) is SymInt and other.table is not self.table:
+                return bool(found) if table.shown_as_ints and asked_outside(2) else found
+        if isinstance(other, (bool, SymBool)):
+            other = int(other)
+        elif kind is not int and kind is not SymInt:
+            return self.with_value(RELATIONS[relation], other)
+        elif kind is SymInt and other.table is not self.table:
             return NotImplemented if relation in ("==", "!=") else self.table.refuse(other)
-        plain = other if type(other) is SymInt else int(other)  # of a bool, its number
-        return self.table.compare(SymBool(self, relation, plain))
+        truth = self.table.compare(SymBool(self, relation, other))
+        return bool(truth) if self.table.shown_as_ints and asked_outside(2) else truth
 
     # ------------------------------------------------------------------- where a number is needed
     def __bool__(self) -> bool:
         return bool(self != 0)
 
-    def __int__(self) -> int:
+    def plain(self) -> int:
+        """The hint; logs the assumption that the value equals it."""
         return self.table.specialize(self)
 
-    __index__ = __int__
-
-    def __float__(self) -> float:
-        return float(int(self))
-
-    def __truediv__(self, other: Any) -> Any:
-        if isinstance(other, SymInt):
-            other = int(other)
-        return int(self) / other if isinstance(other, (int, float)) else NotImplemented
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return other / int(self) if isinstance(other, (int, float)) else NotImplemented
+    __int__ = __index__ = plain
 
     def __floor__(self) -> SymInt:
         return self
 
     __ceil__ = __trunc__ = __floor__
 
-    def __round__(self, digits: int = 0) -> Any:
-        return self if digits >= 0 else round(int(self), digits)
+    def __round__(self, digits: object = None) -> object:
+        if digits is None or type(digits) is int and digits >= 0:
+            return self
+        return super().__round__(digits)
 
-    # ---------------------------------------------------------------------------------- printing
+    # ------------------------------------------------------------------- to the code of a function
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return int if self.table.shown_as_ints and asked_outside(1) else SymInt
+
+    def value_hash(self) -> int:
+        """The hash of the value for code outside aotlite; else that of the object."""
+        outside = self.table.shown_as_ints and asked_outside(1)
+        return hash(self.plain()) if outside else object.__hash__(self)
+
     def __repr__(self) -> str:
-        return self.table.text(self)
+        outside = self.table.shown_as_ints and asked_outside(1)
+        return repr(self.plain()) if outside else self.table.text(self)
 
-    def __reduce__(self) -> Any:
+    def __format__(self, spec: str) -> str:
+        outside = self.table.shown_as_ints and asked_outside(1)
+        return format(self.plain() if outside else repr(self), spec)
+
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        if self.table.shown_as_ints and asked_outside(1):
+            return int, (self.plain(),)
         raise ArgumentError(f"symbols: a size to copy is {self}, expected an int")
 
     def __copy__(self) -> SymInt:
@@ -373,7 +407,7 @@ class SymInt:
         return self
 
 
-class SymBool:
+class SymBool(PythonNumber):
     """A comparison that depends on the values of symbols.
 
     `bool()` returns its truth for the hints, and logs that as an assumption.
@@ -396,8 +430,59 @@ class SymBool:
         """The negation."""
         return SymBool(self.left, NEGATED[self.relation], self.right)
 
-    def __bool__(self) -> bool:
+    def plain(self) -> bool:
+        """The truth for the hints; logs the assumption that it is the truth."""
         return self.left.table.decide(self)
 
+    __bool__ = plain
+
+    # ------------------------------------------------------------------- to the code of a function
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return bool if self.left.table.shown_as_ints and asked_outside(1) else SymBool
+
+    def __eq__(self, other: object) -> bool:
+        outside = self.left.table.shown_as_ints and asked_outside(1)
+        return self.plain() == plain(other) if outside else NotImplemented
+
+    def __hash__(self) -> int:
+        outside = self.left.table.shown_as_ints and asked_outside(1)
+        return hash(self.plain()) if outside else object.__hash__(self)
+
     def __repr__(self) -> str:
-        return f"{self.left} {self.relation} {self.right}"
+        outside = self.left.table.shown_as_ints and asked_outside(1)
+        return repr(self.plain()) if outside else f"{self.left} {self.relation} {self.right}"
+
+    def __format__(self, spec: str) -> str:
+        outside = self.left.table.shown_as_ints and asked_outside(1)
+        return format(self.plain() if outside else repr(self), spec)
+
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        return bool, (self.plain(),)
+
+
+_CALLED: Final[dict[str, Binary]] = {
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+}
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return type(value) is int or type(value) is SymInt
+
+
+def _power_of_two(exponent: int | SymInt) -> int:
+    """The factor by which a shift of so many bits multiplies."""
+    if not exponent >= 0:
+        raise ValueError("negative shift count")
+    power: int = 2**exponent
+    return power
+
+
+def hash_by_value() -> None:
+    """Makes the hash of each `SymInt` ask whose code it is for, in this process from now on.
+
+    Before that it is the object's, without a call: most processes show no symbol to a user.
+    """
+    SymInt.__hash__ = SymInt.value_hash  # type: ignore[method-assign, assignment]

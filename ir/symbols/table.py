@@ -34,7 +34,15 @@ from aotlite.ir.symbols.polynomial import (
     subtract,
 )
 from aotlite.ir.symbols.proofs import Facts, equation
-from aotlite.ir.symbols.symint import ABOVE, BELOW, RELATIONS, Combine, SymBool, SymInt
+from aotlite.ir.symbols.symint import (
+    ABOVE,
+    BELOW,
+    RELATIONS,
+    Combine,
+    SymBool,
+    SymInt,
+    hash_by_value,
+)
 
 __all__ = ["Symbol", "SymbolTable", "table_of"]
 
@@ -79,6 +87,8 @@ class SymbolTable:
     """Whether sizes with equal hints become one symbol; each call must have them equal (DYN-1)."""
     locate: Callable[[], Location | None] = _innermost_place
     """Returns the user's line that is running."""
+    shown_as_ints: bool = attrs.field(default=False, init=False)
+    """Whether code outside aotlite finds ints where the symbols are (DYN-23)."""
     log: list[Assumption] = attrs.field(factory=list, init=False)
     """Every assumption, in order, each once."""
     symbols: dict[str, Symbol] = attrs.field(factory=dict, init=False)
@@ -105,6 +115,11 @@ class SymbolTable:
     _atoms: int = attrs.field(default=0, init=False)
 
     # ---------------------------------------------------------------------------------- symbols
+    def show_as_ints(self) -> None:
+        """Shows code outside aotlite ints from now on: for a table of a captured function."""
+        self.shown_as_ints = True
+        hash_by_value()
+
     def size(self, hint: int, source: str = "") -> Any:
         """A symbol for the size of a dimension; the hint itself for 0 and 1.
 
