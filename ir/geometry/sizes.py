@@ -30,6 +30,7 @@ __all__ = [
     "at_least_one",
     "broadcast_shapes",
     "ceil_div",
+    "hint_of",
     "infer_size",
     "is_symbolic",
     "maximum",
@@ -143,6 +144,12 @@ def ceil_div(size: Size, divisor: Size) -> Size:
     (3, 2)
     """
     return -(-size // divisor)
+
+
+def hint_of(size: Size) -> int:
+    """The size, or its value in the traced call: for questions of speed, which assume nothing."""
+    given: object = size
+    return given.hint if type(given) is SymInt else size
 
 
 def slice_bounds(start: Size | None, end: Size | None, size: Size) -> tuple[Size, Size]:

@@ -17,7 +17,7 @@ from aotlite.ir.dtypes import DType, float32
 from aotlite.ir.errors import OutOfMemoryError, ShapeError, noted
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.symbols.assumption import concrete
-from aotlite.ir.symbols.table import SymbolTable, table_of
+from aotlite.ir.symbols.table import SymbolTable, is_proving, table_of
 
 
 @attrs.frozen(eq=False, repr=False, init=False)
@@ -60,7 +60,8 @@ class TensorMeta:
             if found is None:
                 raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
             value = found(self.shape, self.stride)
-            object.__setattr__(self, name, value)
+            if not is_proving((*self.shape, *self.stride)):  # an answer by proofs is not kept
+                object.__setattr__(self, name, value)
             return value
 
     @property

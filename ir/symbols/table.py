@@ -34,6 +34,7 @@ from aotlite.ir.symbols.polynomial import (
     subtract,
 )
 from aotlite.ir.symbols.proofs import Facts, equation
+from aotlite.ir.symbols.proving import Unproved, same_or_raise
 from aotlite.ir.symbols.symint import (
     ABOVE,
     BELOW,
@@ -44,7 +45,7 @@ from aotlite.ir.symbols.symint import (
     hash_by_value,
 )
 
-__all__ = ["Symbol", "SymbolTable", "table_of"]
+__all__ = ["Symbol", "SymbolTable", "is_proving", "table_of"]
 
 Value: TypeAlias = "int | SymInt"
 
@@ -103,6 +104,8 @@ class SymbolTable:
     """A cache for other modules: metas with symbols, and results of meta rules for them."""
     op: str | None = attrs.field(default=None, init=False)
     """The op whose meta rule is running."""
+    spelled: Callable[[SymInt], str] | None = attrs.field(default=None, init=False)
+    """While code is made that must be right for all sizes: how it spells a size (`proving`)."""
     _facts: Facts = attrs.field(factory=Facts, init=False)
     _namesakes: dict[Any, SymInt] = attrs.field(factory=dict, init=False)
     """Terms -> the number, where another number has its key: a hash collision."""
@@ -328,6 +331,8 @@ class SymbolTable:
         known = self.known(fact)
         if known is not None:
             return known
+        if self.spelled is not None:
+            return same_or_raise(fact, in_rule=self.op is not None)
         answer = fact.hint
         self._assume(_said_simply(fact if answer else fact.negated()))
         return answer
@@ -337,6 +342,8 @@ class SymbolTable:
         constant = self._facts.constant(value.terms)
         if constant is not None:
             return constant
+        if self.spelled is not None:
+            raise Unproved(f"the value of {self.expression(value)}")
         hint = value.hint
         self._assume(_said_simply(SymBool(value, "==", hint)))
         return hint
@@ -348,6 +355,8 @@ class SymbolTable:
         """
         key = (function, operands)
         if key not in self._answers:
+            if self.spelled is not None:
+                raise Unproved(f"{function.__name__} of sizes")
             answer = function(*concrete(operands, self.hints))
             self._answers[key] = answer
             self.log.append(Assumption(Answer(function, operands, answer), self.op, self.locate()))
@@ -382,7 +391,11 @@ class SymbolTable:
 
     # ------------------------------------------------------------------------------------- text
     def text(self, value: SymInt) -> str:
-        """The expression as Python writes it: `s0*s1 - 2*s0 + 3`."""
+        """The expression as Python writes it: `s0*s1 - 2*s0 + 3`; or as `spelled` says."""
+        return self.expression(value) if self.spelled is None else self.spelled(value)
+
+    def expression(self, value: SymInt) -> str:
+        """The expression as Python writes it."""
         words: list[str] = []
         for monomial, c in sorted(value.terms.items(), key=_reading_order):
             words += ["-" if c < 0 else "+", _product(monomial, c)]
@@ -479,3 +492,9 @@ def table_of(values: Iterable[Any]) -> SymbolTable | None:
         if found is not None:
             return found
     return None
+
+
+def is_proving(values: Iterable[Any]) -> bool:
+    """Whether the table of these values answers by proofs alone now (`proving.py`)."""
+    table = table_of(values)
+    return table is not None and table.spelled is not None

@@ -7,6 +7,7 @@ import math
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError
+from aotlite.ir.geometry.sizes import maximum
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
@@ -23,7 +24,9 @@ from aotlite.ir.ops.reduction_rows import Function, reduction
 
 def _degrees(count: int, correction: float | None) -> float:
     """What the sum of squares is divided by; never negative, so that too few elements give nan."""
-    return max(count - (1 if correction is None else correction), 0)
+    if correction is None:
+        return maximum(count - 1, 0)
+    return max(count - correction, 0)
 
 
 def _var(
