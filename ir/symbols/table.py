@@ -494,7 +494,7 @@ def table_of(values: Iterable[Any]) -> SymbolTable | None:
     return None
 
 
-def is_proving(values: Iterable[Any]) -> bool:
+def is_proving(values: Iterable[object]) -> bool:
     """Whether the table of these values answers by proofs alone now (`proving.py`)."""
     table = table_of(values)
     return table is not None and table.spelled is not None
