@@ -18,6 +18,7 @@ from abc import ABCMeta
 from collections.abc import Callable
 from datetime import timedelta
 from numbers import Number
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -28,6 +29,8 @@ Binary: TypeAlias = "Callable[[Any, Any], object]"
 Method: TypeAlias = "Callable[..., Any]"
 
 _OF_ABC = ABCMeta.__instancecheck__.__code__
+_OUTSIDE: dict[object, bool] = {}
+"""By the name of a module."""
 _KINDS = (int, float, Number, timedelta)
 """Classes whose operators ask an operand whether it is an int, and do nothing with a symbol."""
 
@@ -36,9 +39,16 @@ def asked_outside(depth: int) -> bool:
     """Whether the frame `depth` above the caller runs code outside aotlite: a user's, or Python's
     for a user."""
     frame = sys._getframe(depth + 1)
+    known = _OUTSIDE.get(frame.f_globals.get("__name__"))
+    return _is_outside(frame) if known is None else known
+
+
+def _is_outside(frame: FrameType) -> bool:
     if frame.f_code is _OF_ABC and frame.f_back is not None:
-        frame = frame.f_back
-    return str(frame.f_globals.get("__name__")).partition(".")[0] != "aotlite"
+        return _is_outside(frame.f_back)
+    name = frame.f_globals.get("__name__")
+    found = _OUTSIDE[name] = str(name).partition(".")[0] != "aotlite"
+    return found
 
 
 def plain(value: object) -> Any:
