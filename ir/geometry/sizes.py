@@ -27,6 +27,7 @@ __all__ = [
     "always_equal",
     "always_same",
     "as_size",
+    "as_tuple",
     "at_least_one",
     "broadcast_shapes",
     "ceil_div",
@@ -65,6 +66,15 @@ def as_size(value: object) -> Size | None:
         return operator.index(value)
     except TypeError:
         return None
+
+
+def as_tuple(value: Size | Sequence[Size]) -> Shape:
+    """The sizes that users give as one number or as several.
+
+    >>> as_tuple(3), as_tuple([2, 3])
+    ((3,), (2, 3))
+    """
+    return (value,) if isinstance(value, (int, SymInt)) else tuple(value)
 
 
 def numel(shape: Iterable[Size]) -> Size:

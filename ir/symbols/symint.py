@@ -361,6 +361,10 @@ class SymInt(PythonNumber):
     def __bool__(self) -> bool:
         return bool(self != 0)
 
+    def conjugate(self) -> SymInt:
+        """The number itself."""
+        return self
+
     def plain(self) -> int:
         """The hint; logs the assumption that the value equals it."""
         return self.table.specialize(self)

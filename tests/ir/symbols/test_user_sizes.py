@@ -4,15 +4,11 @@ Each snippet runs on a symbol, and on the ints: what it gives, or raises, is the
 log of assumptions holds.
 """
 
-import collections
-
-import numpy as np
 import pytest
 
-from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable
 from tests.ir.helpers import size_programs
-from tests.ir.helpers.size_programs import Key, Pair
+from tests.ir.helpers.concrete_sizes import at, form
 from tests.ir.helpers.size_snippets import DIFFERENT, RAISING, SNIPPETS
 
 HINTS = (0, 1, 2, 6)
@@ -41,39 +37,6 @@ def outcome(function, n):
         return "raises", type(error)
 
 
-def at(value, n):
-    """The value with numbers for sizes, where the symbol is n."""
-    if type(value) is SymInt:
-        return value.table.evaluate(value, {"s0": n})
-    if type(value) is SymBool:
-        raise AssertionError(f"a snippet was given {value}")
-    if type(value) in (list, tuple, set, frozenset):
-        return type(value)([at(item, n) for item in value])
-    if type(value) is Pair:
-        return Pair(*[at(item, n) for item in value])
-    if type(value) in (dict, collections.Counter):
-        return type(value)({at(key, n): at(item, n) for key, item in value.items()})
-    if type(value) is Key:
-        return Key(at(value.size, n), value.name)
-    if type(value) is slice:
-        return slice(*[at(item, n) for item in (value.start, value.stop, value.step)])
-    return value
-
-
-def form(value):
-    """A text that is equal for equal values of equal types."""
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}{value.shape}{value.strides if value.size else ''}{value.tolist()}"
-    if type(value) in (list, tuple, Pair):
-        return f"{type(value).__name__}({', '.join(map(form, value))})"
-    if type(value) in (set, frozenset):
-        return f"{type(value).__name__}({', '.join(sorted(map(form, value)))})"
-    if type(value) in (dict, collections.Counter):
-        items = [f"{form(key)}: {form(item)}" for key, item in value.items()]
-        return f"{type(value).__name__}({', '.join(items)})"
-    return f"{type(value).__name__}:{value!r}"
-
-
 def traced(function, hint):
     """(outcome, log) of the function for a symbol with this hint."""
     table = SymbolTable()
@@ -93,7 +56,7 @@ def test_symbolic_size_is_an_int_to_a_users_function(group, text):
         for n in (hint, *OTHERS):
             if all(assumption.holds({"s0": n}) for assumption in log):
                 wanted, expected = outcome(function, n)
-                found = at(result, n)
+                found = at(result, {"s0": n})
                 assert (wanted, form(expected)) == (what, form(found)), (hint, n, log)
 
 
