@@ -5,6 +5,8 @@ table         SymbolTable: interns expressions, decides comparisons, logs assump
 assumption    one logged answer
 proofs        what follows for all values, from ranges and earlier assumptions
 calls         `//`, `%`, `**`, max, min
+python_number what takes a number's value: hashes of a user's dict, NumPy, bits
 polynomial    polynomials over atoms, the lowest layer
+user_code     whose code asks: to a user's a size is an int
 sympy_forms   the two questions that sympy answers
 """

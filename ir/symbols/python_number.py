@@ -1,12 +1,12 @@
 """`PythonNumber`: what Python does with a number, by its value. Spec: `specs/symbols.md` (DYN-23).
 
-Ground floor. A symbolic number has no expression for a hash, a text, `n & 3`, `n.bit_length()` or
+Ground floor. A symbolic number has no expression for a hash, a text, `n & 6`, `n.bit_length()` or
 an element of an array. Each of these takes the value: the base class asks its subclass for it with
 `plain`, which logs what the value is assumed to be. A result is that of the plain number, or
 whatever that raises.
 
 A captured function must find ints where it expects ints, while aotlite's own dicts and texts keep
-symbols. The frame that asks decides: `asked_outside`.
+symbols. The frame that asks decides (`user_code.py`).
 """
 
 from __future__ import annotations
@@ -14,41 +14,20 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from abc import ABCMeta
 from collections.abc import Callable
 from datetime import timedelta
 from numbers import Number
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["PythonNumber", "asked_outside", "plain"]
+__all__ = ["Binary", "PythonNumber", "plain"]
 
 Binary: TypeAlias = "Callable[[Any, Any], object]"
 Method: TypeAlias = "Callable[..., Any]"
 
-_OF_ABC = ABCMeta.__instancecheck__.__code__
-_OUTSIDE: dict[object, bool] = {}
-"""By the name of a module."""
 _KINDS = (int, float, Number, timedelta)
 """Classes whose operators ask an operand whether it is an int, and do nothing with a symbol."""
-
-
-def asked_outside(depth: int) -> bool:
-    """Whether the frame `depth` above the caller runs code outside aotlite: a user's, or Python's
-    for a user."""
-    frame = sys._getframe(depth + 1)
-    known = _OUTSIDE.get(frame.f_globals.get("__name__"))
-    return _is_outside(frame) if known is None else known
-
-
-def _is_outside(frame: FrameType) -> bool:
-    if frame.f_code is _OF_ABC and frame.f_back is not None:
-        return _is_outside(frame.f_back)
-    name = frame.f_globals.get("__name__")
-    found = _OUTSIDE[name] = str(name).partition(".")[0] != "aotlite"
-    return found
 
 
 def plain(value: object) -> Any:

@@ -21,7 +21,8 @@ from typing import Any, Final, NoReturn, Protocol, TypeAlias, TypeGuard
 
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.symbols.polynomial import Range, Terms, add, multiply, subtract
-from aotlite.ir.symbols.python_number import Binary, PythonNumber, asked_outside, plain
+from aotlite.ir.symbols.python_number import Binary, PythonNumber, plain
+from aotlite.ir.symbols.user_code import asked_outside
 
 __all__ = ["ABOVE", "BELOW", "RELATIONS", "Combine", "SymBool", "SymInt", "Table", "hash_by_value"]
 

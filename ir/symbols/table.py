@@ -8,11 +8,9 @@ a symbol. Spec: `specs/symbols.md`.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import attrgetter
-from types import FrameType
 from typing import Any, Final, NoReturn, TypeAlias
 
 import attrs
@@ -44,6 +42,7 @@ from aotlite.ir.symbols.symint import (
     SymInt,
     hash_by_value,
 )
+from aotlite.ir.symbols.user_code import asking_place
 
 __all__ = ["Symbol", "SymbolTable", "is_proving", "table_of"]
 
@@ -69,24 +68,13 @@ class Symbol(Atom):
         return self.name
 
 
-def _innermost_place() -> Location | None:
-    """The location of the innermost frame outside aotlite."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module != "aotlite" and not module.startswith("aotlite."):
-            return frame.f_code, frame.f_lasti
-        frame = frame.f_back
-    return None
-
-
 @attrs.define(eq=False, repr=False)
 class SymbolTable:
     """Symbols, expressions and assumptions of one trace."""
 
     duck_shape: bool = False
     """Whether sizes with equal hints become one symbol; each call must have them equal (DYN-1)."""
-    locate: Callable[[], Location | None] = _innermost_place
+    locate: Callable[[], Location | None] = asking_place
     """Returns the user's line that is running."""
     shown_as_ints: bool = attrs.field(default=False, init=False)
     """Whether code outside aotlite finds ints where the symbols are (DYN-23)."""

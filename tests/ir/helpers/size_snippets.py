@@ -1,4 +1,4 @@
-"""Expressions of an int `n`, in which each kind of use of a size in Python stands."""
+"""Expressions of ints `n` and `m`: those that users write, and random ones."""
 
 SNIPPETS = {
     "arithmetic of ints": """
@@ -660,3 +660,27 @@ DIFFERENT = """
     weakref.ref(n)() == n
     """
 """What looks at the object itself: an answer of its own, without an assumption."""
+
+
+_UNARY = ("abs", "int", "bool", "float", "str", "hash", "round", "repr", "~", "-", "not ", "+")
+_BINARY = ("+", "-", "*", "//", "%", "/", ">>", "&", "|", "^")
+_RELATIONS = ("==", "!=", "<", "<=", ">", ">=")
+_SIGNS = (*_BINARY, *_BINARY, *_RELATIONS, *_RELATIONS, "and", "or")
+_FORMS = (
+    *[f"({{}} {sign} {{}})" for sign in _SIGNS],
+    *[f"({function}({{}}))" for function in _UNARY],
+    *["({} < {} <= {})", "({} == {} == {})", "({} if {} else {})", "({} % 3 << {} % 5)"],
+    *["min({}, {})", "max({}, {}, {})", "sum([{}, {}])", "divmod({}, {})", "round({}, {})"],
+    *["({} in {{{}, {}}})", "({} in [{}, {}])", "{{{}: {}, 3: 4}}.get({})", "({} % 7) ** ({} % 4)"],
+    *["'abcdefgh'[{}]", "'abcdefgh'[{}:{}]", "isinstance({}, int)", "len([{}] * ({}))"],
+)
+_LEAVES = (*"nnnmm012359", "-1", "-4", "True", "2.5", "None", "1j")
+
+
+def random_expression(draw, depth):
+    """A random expression of `n` and `m`; `draw` is a `random.Random`."""
+    if not depth or draw.random() < 0.1:
+        return draw.choice(_LEAVES)
+    form = draw.choice(_FORMS)
+    count = form.replace("{{", "").replace("}}", "").count("{}")
+    return form.format(*[random_expression(draw, depth - 1) for _ in range(count)])
