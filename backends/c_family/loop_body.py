@@ -20,6 +20,7 @@ from aotlite.backends.c_family.scalar_text import (
     LocalElement,
     ScalarWriter,
 )
+from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.combiners import Combiner, combiner
 from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, rows_of, values_of
 from aotlite.ir import dtypes
@@ -130,7 +131,7 @@ class Body:
         kinds = [value.dtype for value in scan.values]
         states = [f"a{number}{self._column()}" for number in scan.names]
         results = self.combined(combiner(scan.kind), kinds, states, values, scope)
-        positions = [scope.position(k) for k in self.loops.inner if self.facts.extents[k] > 1]
+        positions = [scope.position(k) for k in self.loops.inner if is_axis(self.facts.extents[k])]
         first = " | ".join(positions) or "0"
         for number, kind, value, result in zip(scan.names, kinds, values, results, strict=True):
             scope.lines.append(

@@ -69,6 +69,12 @@ class LoopGeometry:
         return math.prod([self.extents[k] for k in last]) * self.tiles * self.blocks
 
     @property
+    def sets(self) -> int:
+        """The number of sets of units that stay together."""
+        rest = [k for k in self.outer if k < self.space - self.ordered]
+        return math.prod([self.extents[k] for k in rest])
+
+    @property
     def points(self) -> int:
         """The number of inner points."""
         return math.prod([self.extents[k] for k in self.inner])

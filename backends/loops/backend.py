@@ -19,15 +19,11 @@ from aotlite.backends.loops.program_sizes import SizesAt
 from aotlite.backends.threads import get_num_threads
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import table_in
-from aotlite.ir.symbols.proving import Unproved, proving
+from aotlite.ir.symbols.proving import Unproved, proving, untold
 from aotlite.ir.symbols.table import SymbolTable
 
 ANY_THREADS = 4
 """The number of threads for which programs of any size are made."""
-
-
-def _untold(reason: str) -> None:
-    """Ignores the reason."""
 
 
 class LoopsBackend:
@@ -46,7 +42,7 @@ class LoopsBackend:
         return ProgramRun(graph, program, interpreted(program))
 
     def compile_sized(
-        self, graph: Graph, refused: Callable[[str], None] = _untold
+        self, graph: Graph, refused: Callable[[str], None] = untold
     ) -> SizedInterpreter | None:
         """Returns the run of a graph with symbolic sizes, for all of them. None if a question about
         sizes has no answer for all of them, after `refused` got the reason."""
@@ -78,8 +74,13 @@ def sized_program(
         with proving(table):
             return improved(program_of(graph), ANY_THREADS)
     except Unproved as problem:
-        refused(f"{graph.name}: kernels for all sizes would have to know {problem}")
+        refused(unproved(graph, problem))
     return None
+
+
+def unproved(graph: Graph, problem: Unproved) -> str:
+    """Returns the reason why a graph has no kernels for all sizes."""
+    return f"{graph.name}: kernels for all sizes would have to know {problem}"
 
 
 LOOPS = LoopsBackend()

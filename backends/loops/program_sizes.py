@@ -96,9 +96,13 @@ class SizesAt:
                 sizes = self.put((step.batch, step.m, step.n, step.k))
                 return Gemm(step.name, *sizes, a, b, c)
             case Extern():
-                parts = self.put((step.args, step.results, step.meta))
-                return Extern(step.op, *parts)
+                return self.extern(step)
         return step
+
+    def extern(self, step: Extern) -> Extern:
+        """Returns the call of an op at these sizes."""
+        args, results, meta = self.put((step.args, step.results, step.meta))
+        return Extern(step.op, args, results, meta)
 
     def _window(self, window: MatrixWindow) -> MatrixWindow:
         sizes = self.put((window.start, window.batch, window.row, window.column))

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from aotlite.ir.symbols.symint import SymBool, SymInt
 
-__all__ = ["Unproved", "is_proved", "proving", "same_or_raise"]
+__all__ = ["Unproved", "is_proved", "proving", "same_or_raise", "untold"]
 
 
 class Unproved(Exception):
@@ -61,6 +61,10 @@ def same_or_raise(fact: SymBool, *, in_rule: bool) -> bool:
     if fact.relation in ("==", "!=") and not in_rule:
         return fact.relation == "!="
     raise Unproved(f"whether {fact}")
+
+
+def untold(reason: str) -> None:
+    """Ignores the reason why code for every size is not made."""
 
 
 def is_proved(truth: object) -> bool:

@@ -28,6 +28,7 @@ from aotlite.backends.cpu.emit.loop_text import Range, for_loop, in_steps, of_po
 from aotlite.backends.cpu.emit.loop_units import geometry
 from aotlite.backends.cpu.emit.split_loops import Loop, Splitter
 from aotlite.backends.cpu.emit.staging import Stager
+from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.program import (
     Kernel,
     Reduce,
@@ -39,6 +40,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.backends.loops.rewrite import replaced, without_lets
 from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.scalar.expression import Affine, Scalar, walk
 from aotlite.ir.scalar.primitives import COMPARISONS
 
@@ -66,7 +68,8 @@ class KernelPrinter:
         self.loops = geometry(kernel, facts.extents)
         body = self._prepared(kernel)
         self._set_axes(body)
-        room = SCRATCH // max(self.loops.points * self.loops.width, 1)
+        points = self.loops.points * self.loops.width
+        room = SCRATCH // max(points, 1) if type(points) is int else 0
         self.passes: Passes = passes(body, facts, room)
         self.lane_passes = 0
         every = walk([value for each in body for value in values_of(each)])
@@ -123,13 +126,12 @@ class KernelPrinter:
         """Returns the loop over units. Positions are counted on from unit to unit, like an
         odometer, since a division for each unit would cost more than a short row."""
         digits = [(f"i{k}", self.facts.extents[k]) for k in self.loops.outer]
-        digits += [("tile", self.loops.tiles)] if self.loops.tiles > 1 else []
-        digits += [("block", self.loops.blocks)] if self.loops.blocks > 1 else []
+        digits += [("tile", self.loops.tiles)] if is_axis(self.loops.tiles) else []
+        digits += [("block", self.loops.blocks)] if is_axis(self.loops.blocks) else []
         start: list[str] = []
         after: list[str] = []
-        rest = self.loops.units
         for place, (text, extent) in enumerate(digits):
-            rest //= extent
+            rest = math.prod([each for _, each in digits[place + 1 :]])
             quotient = "begin" if rest == 1 else f"begin / {rest}"
             start.append(f"i64 {text} = {quotient}{'' if place == 0 else f' % {extent}'};")
             if place:
@@ -145,14 +147,14 @@ class KernelPrinter:
         if self.loops.vector is not None:
             extent = self.facts.extents[self.loops.vector]
             found += part_bounds("v", "block", extent, self.loops.block)
-            found = found if self.loops.blocks > 1 else ["const i64 v0 = 0;"]
+            found = found if is_axis(self.loops.blocks) else ["const i64 v0 = 0;"]
         if self.loops.tile is not None:
             found += part_bounds("u", "tile", self.facts.extents[self.loops.tile], TILE)
         return found
 
     def _block(self) -> Range:
         """Returns the range of the vector axis in a unit."""
-        if self.loops.blocks > 1:
+        if is_axis(self.loops.blocks):
             return "v0", "v1"
         return 0, self.facts.extents[self.loops.vector or 0]
 
@@ -267,6 +269,8 @@ class KernelPrinter:
         def loop(part: PointWork, outside: CScope, place: Range) -> None:
             if isinstance(place[0], int) and isinstance(place[1], int):
                 self._lane_loops(part, outside, (place[0], place[1]), lanes)
+            elif place[0] == 0:
+                self._long_lane_loops(part, outside, place[1], lanes)
             else:
                 self._moved_lane_loops(part, outside, place, lanes)
 
@@ -304,7 +308,7 @@ class KernelPrinter:
             size = load.dtype.itemsize
             if address.dynamic or address.coefficients[-1] != 1 or not address.coefficients[k]:
                 continue
-            if self.loops.units * self.loops.points * size < FETCHED:
+            if hint_of(self.loops.units * self.loops.points * size) < FETCHED:
                 continue
             next_row = [f"i{j} * {address.coefficients[j]}" for j in self.loops.outer]
             start = address.start + address.coefficients[k]
@@ -314,6 +318,17 @@ class KernelPrinter:
             f"for (i64 ahead = 0; ahead < {lanes}; ahead += {step}) __builtin_prefetch({place});"
             for place, step in found.items()
         ]
+
+    def _long_lane_loops(
+        self, work: PointWork, parent: CScope, end: int | str, lanes: int
+    ) -> None:
+        """Prints the loops of `_lane_loops` for [0, end), where the end is a parameter."""
+        last, inside = self.body.writer.fresh(), CScope(parent)
+        parent.lines.append(f"const i64 {last} = {end} & -{lanes};")
+        self._lane_loop(work, inside, "base", (0, lanes))
+        head = f"for (i64 base = 0; base < {last}; base += {lanes}) {{"
+        parent.lines += [head, *self._fetches(work, lanes), *inside.lines, "}"]
+        self._lane_loop(work, parent, last, (0, f"{end} - {last}"))
 
     def _moved_lane_loops(self, work: PointWork, parent: CScope, place: Range, lanes: int) -> None:
         """Prints the loops of `_lane_loops` for bounds that are known only when the kernel runs."""
@@ -372,19 +387,32 @@ class KernelPrinter:
         split = self.chooses and any(
             len(each) > 1 for each in parts(work.roots, k, self.splitter.is_fixed)
         )
-        return self.facts.extents[last] >= 2 * TOGETHER and not split
+        return hint_of(self.facts.extents[last]) >= 2 * TOGETHER and not split
 
     def _several(self, work: PointWork, parent: CScope) -> None:
         """Prints a loop that takes `TOGETHER` points of the last inner axis at a time."""
         k = self.loops.inner[-1]
         extent = self.facts.extents[k]
-        whole = extent // TOGETHER * TOGETHER
+        whole = self._whole_sets(extent, parent)
         inside = CScope(parent)
         self._together(work, inside, [f"at + {n}" for n in range(TOGETHER)])
         head = f"for (i64 at = 0; at < {whole}; at += {TOGETHER}) {{"
         parent.lines += [head, *inside.lines, "}"]
-        for left in range(whole, extent):
-            self._together(work, parent, [str(left)])
+        if isinstance(whole, int):
+            for left in range(whole, extent):
+                self._together(work, parent, [str(left)])
+            return
+        inside = CScope(parent)
+        self._together(work, inside, ["at"])
+        parent.lines += [f"for (i64 at = {whole}; at < {extent}; ++at) {{", *inside.lines, "}"]
+
+    def _whole_sets(self, extent: int, parent: CScope) -> int | str:
+        """Returns the points of an axis that `TOGETHER` divides."""
+        if type(extent) is int:
+            return extent // TOGETHER * TOGETHER
+        whole = self.body.writer.fresh()
+        parent.lines.append(f"const i64 {whole} = {extent} & -{TOGETHER};")
+        return whole
 
     def _together(self, work: PointWork, parent: CScope, places: list[str]) -> None:
         last, vector = self.loops.inner[-1], self.loops.vector or 0

@@ -136,6 +136,7 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
     "mean": (lambda x: x.mean(), ("a", "b")),
     "mean rows": (lambda x: (x - x.mean(1, True)) * 2, ("a", "b")),
     "amax": (lambda x: x.amax(1), ("a", "b")),
+    "amax all": (lambda x: x.amax(), ("a", "b")),
     "argmax": (lambda x: x.argmax(1), ("a", "b")),
     "var": (lambda x: x.var(1), ("a", "b")),
     "softmax": (lambda x: x.softmax(-1), ("a", "b")),
