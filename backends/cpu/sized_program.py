@@ -19,7 +19,7 @@ from aotlite.backends.calling_convention import Run
 from aotlite.backends.cpu.compiled_program import execution, held_temporaries
 from aotlite.backends.cpu.emit.c_program import Work, print_sized
 from aotlite.backends.cpu.emit.c_text import PrintedC, ProgramText
-from aotlite.backends.cpu.emit.size_names import Place, SizeNames
+from aotlite.backends.cpu.emit.size_names import ArenaPlace, SizeNames
 from aotlite.backends.cpu.runtime.result_memory import RESULTS
 from aotlite.backends.loops.arena import planned
 from aotlite.backends.loops.program import Extern, LoopProgram, ProgramBuffer
@@ -73,7 +73,7 @@ class SizedProgramRun:
         outline = ProgramText(program, self._printed(put), 0, held)
         plan = planned(outline.given, in_place=False)
         entries = [
-            plan.offsets.get(entry.buffer, 0) if isinstance(entry, Place) else put.put(entry)
+            plan.offsets.get(entry.buffer, 0) if isinstance(entry, ArenaPlace) else put.put(entry)
             for entry in text.entries
         ]
         table = np.array(entries, np.int64)

@@ -19,7 +19,7 @@ _NAME = re.compile(r"\bsize(\d+)\b")
 
 
 @attrs.frozen
-class Place:
+class ArenaPlace:
     """The offset of a temporary in the arena, in bytes."""
 
     buffer: int
@@ -29,7 +29,7 @@ class Place:
 class SizeNames:
     """The entries of the table, in order; the k-th is called size`k` in C."""
 
-    entries: dict[SymInt | Place, str] = attrs.field(factory=dict)
+    entries: dict[SymInt | ArenaPlace, str] = attrs.field(factory=dict)
 
     def spell(self, size: SymInt) -> str:
         """Returns the name of a size."""
@@ -37,9 +37,9 @@ class SizeNames:
 
     def place(self, buffer: int) -> str:
         """Returns the name of a temporary's offset."""
-        return self._named(Place(buffer))
+        return self._named(ArenaPlace(buffer))
 
-    def _named(self, entry: SymInt | Place) -> str:
+    def _named(self, entry: SymInt | ArenaPlace) -> str:
         return self.entries.setdefault(entry, f"size{len(self.entries)}")
 
     @staticmethod
