@@ -8,5 +8,7 @@ calls         `//`, `%`, `**`, max, min
 python_number what takes a number's value: hashes of a user's dict, NumPy, bits
 polynomial    polynomials over atoms, the lowest layer
 user_code     whose code asks: to a user's a size is an int
+events        every fact that a trace used
+validation    proofs that guards imply these facts
 sympy_forms   the two questions that sympy answers
 """

@@ -17,6 +17,7 @@ may have, and None where it finds no proof. It never looks at a hint. Spec: `spe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TypeAlias
 
 from aotlite.ir.symbols.calls import Call, without_quotient
@@ -29,13 +30,16 @@ from aotlite.ir.symbols.polynomial import (
     bounds,
     common_monomial,
     divide,
+    multiply,
     scaled,
     substitute,
 )
+from aotlite.ir.symbols.symint import ABOVE, BELOW, SymInt
 
-__all__ = ["Facts", "equation"]
+__all__ = ["Facts", "equation", "known_by_bounds"]
 
 _Key: TypeAlias = frozenset[tuple[Monomial, int]]
+Learned: TypeAlias = "tuple[str, Terms, int | Terms, bool]"
 
 _DEPTH = 4
 """How many nested calls a question replaces by their operands."""
@@ -44,9 +48,11 @@ _DEPTH = 4
 class Facts:
     """The facts that are known beyond the atoms' own ranges; added, and never removed."""
 
-    __slots__ = ("_least", "_nonzero", "_values")
+    __slots__ = ("_least", "_nonzero", "_say", "_values")
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[Learned], None]) -> None:
+        self._say = say
+        """Gets each fact that is learned, as an event (`ir/symbols/events.py`)."""
         self._values: dict[Atom, Terms] = {}
         """Atom -> the polynomial of other atoms that it equals, without cycles."""
         self._least: dict[_Key, int] = {}
@@ -162,21 +168,24 @@ class Facts:
         rest, constant = _apart(terms)
         key = _key(rest)
         self._least[key] = max(self._least.get(key, -constant), -constant)
+        self._say((">=", rest, -constant, True))
         if len(rest) == 1:
             ((monomial, c),) = rest.items()
             if len(monomial) == 1:
-                _tighten(monomial[0], c, constant)
+                self._say(_tightened(monomial[0], c, constant))
 
     def learn_zero(self, terms: Terms) -> None:
         """Adds the fact that the polynomial is 0; solves it for an atom where that is possible."""
         terms = _content(self._settled(terms))
         self._least.update({_key(rest): -c for rest, c in map(_apart, (terms, scaled(terms, -1)))})
+        self._say(("==", terms, 0, True))
         for atom in sorted(_singles(terms), key=lambda atom: -atom.number):
             c = terms[(atom,)]
             if abs(c) == 1 and not any(atom in m for m in terms if m != (atom,)):
                 rest = {monomial: -c * k for monomial, k in terms.items() if monomial != (atom,)}
                 if not any(_is_within(atom, other) for m in rest for other in m):
                     self._values[atom] = rest
+                    self._say(("==", {(atom,): 1}, rest, True))
                     self._say_again()
                     return
 
@@ -195,6 +204,7 @@ class Facts:
         terms = _content(self._settled(terms))
         self._nonzero.add(_key(terms))
         self._nonzero.add(_key(scaled(terms, -1)))
+        self._say(("!=", terms, 0, True))
         for sign in (1, -1):
             signed = scaled(terms, sign)
             if self._sign(signed, 0):
@@ -229,6 +239,28 @@ def _terms(value: object) -> Terms:
         assert isinstance(value, int)
         return {(): value} if value else {}
     return terms
+
+
+def known_by_bounds(left: SymInt, relation: str, right: int | SymInt) -> bool | None:
+    """The truth of a comparison where lower bounds show it, without expanding polynomials."""
+    for greater, less, where in ((left, right, ABOVE), (right, left, BELOW)):
+        excess = _excess(greater, less)
+        if excess is not None and excess > 0:
+            return relation in where
+    return None
+
+
+def _excess(a: int | SymInt, b: int | SymInt) -> int | None:
+    """A lower bound of a - b, if one is seen at once: a stride is a multiple of the next one."""
+    if type(a) is not SymInt:
+        return None
+    if type(b) is not SymInt:
+        return None if a.least is None else a.least - b
+    if a.function is not multiply or b.least is None or b.least < 0:
+        return None
+    factor = a.right if a.left is b else a.left if a.right is b else None
+    times = factor.least if type(factor) is SymInt else factor
+    return None if times is None or times < 1 else (times - 1) * b.least
 
 
 def equation(terms: Terms) -> tuple[Terms, int]:
@@ -275,14 +307,15 @@ def _without_factors(terms: Terms) -> Terms:
     return {divide(monomial, common) or (): c for monomial, c in terms.items()}
 
 
-def _tighten(atom: Atom, c: int, constant: int) -> None:
-    """Narrows the bounds of `atom` by c * atom + constant >= 0."""
+def _tightened(atom: Atom, c: int, constant: int) -> Learned:
+    """Narrows the bounds of `atom` by c * atom + constant >= 0; returns the event."""
     if c > 0:
         least = -(constant // c)
         atom.lower = least if atom.lower is None else max(atom.lower, least)
-    else:
-        most = constant // -c
-        atom.upper = most if atom.upper is None else min(atom.upper, most)
+        return ">=", {(atom,): 1}, atom.lower, True
+    most = constant // -c
+    atom.upper = most if atom.upper is None else min(atom.upper, most)
+    return "<=", {(atom,): 1}, atom.upper, True
 
 
 def _is_within(atom: Atom, other: Atom) -> bool:

@@ -17,14 +17,42 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from numbers import Number
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-__all__ = ["Binary", "PythonNumber", "plain"]
+__all__ = [
+    "ABOVE",
+    "BELOW",
+    "CALLED",
+    "NEGATED",
+    "RELATIONS",
+    "Binary",
+    "PythonNumber",
+    "plain",
+]
 
 Binary: TypeAlias = "Callable[[Any, Any], object]"
 Method: TypeAlias = "Callable[..., Any]"
+
+RELATIONS: Final[dict[str, Callable[[int, int], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+ABOVE: Final = frozenset(("!=", ">", ">="))
+"""The relations that a number has to those below it; `BELOW`: to those above it."""
+BELOW: Final = frozenset(("!=", "<", "<="))
+
+CALLED: Final[dict[str, Binary]] = {
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+}
+NEGATED: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 _KINDS = (int, float, Number, timedelta)
 """Classes whose operators ask an operand whether it is an int, and do nothing with a symbol."""

@@ -17,30 +17,26 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn, Protocol, TypeAlias, TypeGuard
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.symbols.polynomial import Range, Terms, add, multiply, subtract
-from aotlite.ir.symbols.python_number import Binary, PythonNumber, plain
+from aotlite.ir.symbols.python_number import (
+    ABOVE,
+    BELOW,
+    CALLED,
+    NEGATED,
+    RELATIONS,
+    Binary,
+    PythonNumber,
+    plain,
+)
 from aotlite.ir.symbols.user_code import asked_outside
 
 __all__ = ["ABOVE", "BELOW", "RELATIONS", "Combine", "SymBool", "SymInt", "Table", "hash_by_value"]
 
-RELATIONS: Final[dict[str, Callable[[int, int], bool]]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 Combine: TypeAlias = Callable[[Terms, Terms], Terms]
-
-ABOVE: Final = frozenset(("!=", ">", ">="))
-"""The relations that a number has to those below it; `BELOW`: to those above it."""
-BELOW: Final = frozenset(("!=", "<", "<="))
-
-NEGATED: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+Result = TypeVar("Result")
 
 
 class Table(Protocol):
@@ -83,6 +79,14 @@ class Table(Protocol):
 
     def call(self, function: str, left: int | SymInt, right: int | SymInt) -> Any:
         """`//`, `%`, `**`, `max` or `min` of two values, one of them symbolic."""
+
+    def derived(
+        self, function: str, left: int | SymInt, right: int | SymInt, result: Result
+    ) -> Result:
+        """The result itself, of an operator that is made of others; once it becomes an event."""
+
+    def said(self, function: str, left: object, right: object, result: Result) -> Result:
+        """The result itself, after the event that the function of these operands is this."""
 
     def atom(self, function: str, left: int | SymInt, right: int | SymInt, room: Range) -> Any:
         """The interned int of a `Call` with the range `room`."""
@@ -226,7 +230,9 @@ class SymInt(PythonNumber):
         return found if same else self.table.met(key, subtract, self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return -self + other if isinstance(other, int) else super().__rsub__(other)
+        if not isinstance(other, int):
+            return super().__rsub__(other)
+        return self.table.derived("-", other, self, -self + other)
 
     def __mul__(self, other: Any) -> Any:
         if type(other) is SymInt:
@@ -244,13 +250,13 @@ class SymInt(PythonNumber):
     __rmul__ = __mul__
 
     def __neg__(self) -> Any:
-        return self * -1
+        return self.table.derived("-", 0, self, self * -1)
 
     def __pos__(self) -> SymInt:
         return self
 
     def __abs__(self) -> Any:
-        return self.table.call("max", self, -self)
+        return self.table.derived("abs", self, 0, self.table.call("max", self, -self))
 
     def __floordiv__(self, other: Any) -> Any:
         return self._called("//", self, other)
@@ -274,30 +280,30 @@ class SymInt(PythonNumber):
         if modulus is not None:
             return super().__pow__(other, modulus)
         if type(other) is int and other >= 0:
-            return math.prod([self] * other)
+            return self.table.derived("**", self, other, math.prod([self] * other))
         return self._called("**", self, other)
 
     def __rpow__(self, other: Any) -> Any:
         return self._called("**", other, self)
 
     def __invert__(self) -> object:
-        return -self - 1
+        return self.table.derived("-", -1, self, -self - 1)
 
     def __lshift__(self, other: object) -> object:
-        return self * _power_of_two(other) if _is_whole(other) else super().__lshift__(other)
+        return _shifted("<<", self, other) if _is_whole(other) else super().__lshift__(other)
 
     def __rlshift__(self, other: object) -> object:
-        return other * _power_of_two(self) if _is_whole(other) else super().__rlshift__(other)
+        return _shifted("<<", other, self) if _is_whole(other) else super().__rlshift__(other)
 
     def __rshift__(self, other: object) -> object:
-        return self // _power_of_two(other) if _is_whole(other) else super().__rshift__(other)
+        return _shifted(">>", self, other) if _is_whole(other) else super().__rshift__(other)
 
     def __rrshift__(self, other: object) -> object:
-        return other // _power_of_two(self) if _is_whole(other) else super().__rrshift__(other)
+        return _shifted(">>", other, self) if _is_whole(other) else super().__rrshift__(other)
 
     def __and__(self, other: object) -> object:
         if type(other) is int and other >= 0 and other & (other + 1) == 0:  # the lowest bits
-            return self % (other + 1)
+            return self.table.derived("&", self, other, self % (other + 1))
         return super().__and__(other)
 
     __rand__ = __and__
@@ -309,8 +315,8 @@ class SymInt(PythonNumber):
         if isinstance(other, bool):
             return self._called(function, *[int(v) if v is other else v for v in (left, right)])
         if left is self:
-            return self.with_value(_CALLED[function], other)
-        return self.with_value(lambda value, other: _CALLED[function](other, value), other)
+            return self.with_value(CALLED[function], other)
+        return self.with_value(lambda value, other: CALLED[function](other, value), other)
 
     def _otherwise(self, function: Binary, other: object) -> Any:
         if isinstance(other, (bool, SymBool)):
@@ -341,11 +347,11 @@ class SymInt(PythonNumber):
 
     def _compared(self, relation: str, other: Any) -> Any:
         kind = type(other)
-        if kind is int and self.least is not None and self.least > other:
-            return relation in ABOVE
         if kind is int or kind is SymInt:
             key, table = (relation, self, other), self.table
             found = table.truths.get(key)
+            if found is None and kind is int and self.least is not None and self.least > other:
+                found = table.truths[key] = table.said(relation, self, other, relation in ABOVE)
             found = table.open.get(key) if found is None else found
             if found is not None:
                 return bool(found) if table.shown_as_ints and asked_outside(2) else found
@@ -466,23 +472,17 @@ class SymBool(PythonNumber):
         return bool, (self.plain(),)
 
 
-_CALLED: Final[dict[str, Binary]] = {
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": operator.pow,
-}
-
-
 def _is_whole(value: object) -> TypeGuard[int]:
     return type(value) is int or type(value) is SymInt
 
 
-def _power_of_two(exponent: int | SymInt) -> int:
-    """The factor by which a shift of so many bits multiplies."""
-    if not exponent >= 0:
+def _shifted(sign: str, left: int | SymInt, bits: int | SymInt) -> object:
+    """`left << bits` or `left >> bits`, one of them symbolic."""
+    if not bits >= 0:
         raise ValueError("negative shift count")
-    power: int = 2**exponent
-    return power
+    table = left.table if type(left) is SymInt else bits.table  # type: ignore[union-attr]
+    power = 2**bits
+    return table.derived(sign, left, bits, left * power if sign == "<<" else left // power)
 
 
 def hash_by_value() -> None:

@@ -8,10 +8,10 @@ a symbol. Spec: `specs/symbols.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import attrs
 
@@ -19,11 +19,11 @@ from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.ir.provenance.location import Location
 from aotlite.ir.symbols import calls, sympy_forms
 from aotlite.ir.symbols.assumption import Answer, Assumption, concrete
-from aotlite.ir.symbols.calls import FUNCTIONS, Call
+from aotlite.ir.symbols.calls import FUNCTIONS, Call, text_of
+from aotlite.ir.symbols.events import Events
 from aotlite.ir.symbols.polynomial import (
-    Atom,
-    Monomial,
     Range,
+    Symbol,
     Terms,
     add,
     evaluate,
@@ -31,11 +31,9 @@ from aotlite.ir.symbols.polynomial import (
     scaled,
     subtract,
 )
-from aotlite.ir.symbols.proofs import Facts, equation
+from aotlite.ir.symbols.proofs import Facts, equation, known_by_bounds
 from aotlite.ir.symbols.proving import Unproved, same_or_raise
 from aotlite.ir.symbols.symint import (
-    ABOVE,
-    BELOW,
     RELATIONS,
     Combine,
     SymBool,
@@ -44,28 +42,10 @@ from aotlite.ir.symbols.symint import (
 )
 from aotlite.ir.symbols.user_code import asking_place
 
-__all__ = ["Symbol", "SymbolTable", "is_proving", "table_of"]
+__all__ = ["SymbolTable", "is_proving", "table_of"]
 
 Value: TypeAlias = "int | SymInt"
-
-
-class Symbol(Atom):
-    """An unknown size: its name, its hint (the value in the traced call), and its source.
-
-    `hint` is None where no value is known before the graph runs (DYN-5).
-    """
-
-    __slots__ = ("hint", "name", "sources")
-
-    def __init__(self, number: int, name: str, hint: int | None, room: Range) -> None:
-        super().__init__(number, *room)
-        self.name = name
-        self.hint = hint
-        self.sources: list[str] = []
-        """The inputs with this size, such as `x.shape[0]`; several with `duck_shape`."""
-
-    def __str__(self) -> str:
-        return self.name
+Result = TypeVar("Result")
 
 
 @attrs.define(eq=False, repr=False)
@@ -94,16 +74,22 @@ class SymbolTable:
     """The op whose meta rule is running."""
     spelled: Callable[[SymInt], str] | None = attrs.field(default=None, init=False)
     """While code is made that must be right for all sizes: how it spells a size (`proving`)."""
-    _facts: Facts = attrs.field(factory=Facts, init=False)
+    events: Events = attrs.field(factory=Events, init=False)
+    """Every fact that was used, each at least once (DYN-11)."""
+    _facts: Facts = attrs.field(init=False)
     _namesakes: dict[Any, SymInt] = attrs.field(factory=dict, init=False)
     """Terms -> the number, where another number has its key: a hash collision."""
     _results: dict[Any, Any] = attrs.field(factory=dict, init=False)
     """(operation, operands) -> the number, where that was interned before."""
     _calls: dict[Any, Any] = attrs.field(factory=dict, init=False)
-    _answers: dict[Any, Any] = attrs.field(factory=dict, init=False)
+    """(function, operands) -> the result, of `call`, `atom` and `ask`."""
     _by_hint: dict[int, SymInt] = attrs.field(factory=dict, init=False)
     _counts: dict[str, int] = attrs.field(factory=dict, init=False)
     _atoms: int = attrs.field(default=0, init=False)
+
+    @_facts.default
+    def _no_facts(self) -> Facts:
+        return Facts(self.events.append)
 
     # ---------------------------------------------------------------------------------- symbols
     def show_as_ints(self) -> None:
@@ -145,7 +131,9 @@ class SymbolTable:
             made.sources.append(source)
         self._atoms += 1
         self.symbols[made.name] = made
-        return self.named(made.name)
+        result = self.named(made.name)
+        self.said("==", {(made,): 1}, result, True)
+        return result
 
     def named(self, name: str) -> SymInt:
         """The symbol of this name as a `SymInt`."""
@@ -177,6 +165,8 @@ class SymbolTable:
     def _by_terms(self, key: int, terms: Terms) -> SymInt:
         made = SymInt(self, key, terms.get((), 0), _least(terms), None, None, None)
         made._terms = terms
+        if made.least is not None:
+            self.events.append((">=", made, made.least, True))
         return made
 
     def terms_of(self, value: Value) -> Terms:
@@ -206,7 +196,7 @@ class SymbolTable:
             constant = a.constant + b
             least = None if least is None else least + b
         made = self.interned[key] = SymInt(self, key, constant, least, add, a, b)
-        return made
+        return self._made(made)
 
     def subtract(self, key: int, a: SymInt, b: Value) -> Any:
         """a - b, where no interned number has its key."""
@@ -218,7 +208,7 @@ class SymbolTable:
             constant = a.constant - b
             least = None if a.least is None else a.least - b
         made = self.interned[key] = SymInt(self, key, constant, least, subtract, a, b)
-        return made
+        return self._made(made)
 
     def multiply(self, key: int, a: SymInt, b: Value) -> Any:
         """a * b, where no interned number has its key."""
@@ -234,21 +224,40 @@ class SymbolTable:
         if least is not None:
             least = None if other is None or other < 0 or least < 0 else least * other
         made = self.interned[key] = SymInt(self, key, constant, least, multiply, a, b)
-        return made
+        return self._made(made)
+
+    def _made(self, number: SymInt) -> SymInt:
+        """The number itself, after its event."""
+        events = self.events
+        if self.op is None:  # the operator's line, as to find the user's costs as much as the rest
+            frame = sys._getframe(3)
+            events.lines[len(events)] = frame.f_code, frame.f_lasti
+        events.append(number)
+        return number
 
     def met(self, key: int, function: Combine, a: SymInt, b: Value) -> Any:
         """function(a, b), where an interned number has its key: nearly always the same number."""
+        result = self._results.get((function, a, b))
+        if result is None:
+            result = self._results[function, a, b] = self._met(key, function, a, b)
+            self.said(_SIGN[function], a, b, result)
+        return result
+
+    def _met(self, key: int, function: Combine, a: SymInt, b: Value) -> Any:
         if type(b) is int and b == _NEUTRAL[function]:
             return a
         found = self.interned.get(key)
         if found is not None and found.left is b and found.right is a:
             if found.function is function is not subtract:
                 return found
-        result = self._results.get((function, a, b))
-        if result is None:
-            terms = function(a.terms, self.terms_of(b))
-            same = found is not None and found.terms == terms
-            result = self._results[function, a, b] = found if same else self.of(terms)
+        terms = function(a.terms, self.terms_of(b))
+        return found if found is not None and found.terms == terms else self.of(terms)
+
+    def derived(self, function: str, left: Value, right: Value, result: Result) -> Result:
+        """The result itself, of an operator that is made of others; once it becomes an event."""
+        key = (function, left, right)
+        if key not in self._results:
+            self._results[key] = self.said(function, left, right, result)
         return result
 
     def call(self, function: str, left: Value, right: Value) -> Any:
@@ -258,6 +267,7 @@ class SymbolTable:
         if found is None:
             self.terms_of(left), self.terms_of(right)
             found = self._calls[key] = calls.call(self, function, left, right)
+            self.said(function, left, right, found)
         return found
 
     def atom(self, function: str, left: Value, right: Value, room: Range) -> Any:
@@ -267,6 +277,9 @@ class SymbolTable:
         if found is None:
             made = Call(self._atoms, function, left, right, room)
             self._atoms += 1
+            for relation, bound in zip((">=", "<="), room, strict=True):
+                if bound is not None:
+                    self.said(relation, {(made,): 1}, bound, True)
             found = self._calls[key] = self.of({(made,): 1})
         return found
 
@@ -299,14 +312,13 @@ class SymbolTable:
     # --------------------------------------------------------------------------------- questions
     def known(self, fact: SymBool) -> bool | None:
         """The truth of a comparison for all values; None where it depends on them."""
-        answer = _known_by_bounds(fact.left, fact.relation, fact.right)
+        answer = known_by_bounds(fact.left, fact.relation, fact.right)
         if answer is not None:
             return answer
         difference = self.terms_of(fact.left - fact.right)
-        if fact.relation == "==":
-            return self._facts.zero(difference)
-        if fact.relation == "!=":
-            return _not(self._facts.zero(difference))
+        if fact.relation in ("==", "!="):
+            zero = self._facts.zero(difference)
+            return None if zero is None else zero == (fact.relation == "==")
         return self._facts.nonnegative(_nonnegative_form(fact.relation, difference))
 
     def known_truth(self, left: Value, relation: str, right: Value) -> bool | None:
@@ -317,24 +329,24 @@ class SymbolTable:
     def decide(self, fact: SymBool) -> bool:
         """The truth of a comparison: for all values, or else for the hints, which is logged."""
         known = self.known(fact)
-        if known is not None:
-            return known
-        if self.spelled is not None:
+        if known is None and self.spelled is not None:
             return same_or_raise(fact, in_rule=self.op is not None)
-        answer = fact.hint
-        self._assume(_said_simply(fact if answer else fact.negated()))
+        answer: bool = fact.hint if known is None else known
+        self.said(fact.relation, fact.left, fact.right, answer)
+        if known is None:
+            self._assume(_said_simply(fact if answer else fact.negated()))
         return answer
 
     def specialize(self, value: SymInt) -> int:
         """The hint; logs the assumption that the value equals it."""
         constant = self._facts.constant(value.terms)
-        if constant is not None:
-            return constant
-        if self.spelled is not None:
+        if constant is None and self.spelled is not None:
             raise Unproved(f"the value of {self.expression(value)}")
-        hint = value.hint
-        self._assume(_said_simply(SymBool(value, "==", hint)))
-        return hint
+        number: int = value.hint if constant is None else constant
+        self.said("==", value, number, True)
+        if constant is None:
+            self._assume(_said_simply(SymBool(value, "==", number)))
+        return number
 
     def ask(self, function: Callable[..., Any], *operands: Any) -> Any:
         """The result of a function of plain ints for the hints; logs it as an assumption.
@@ -342,19 +354,23 @@ class SymbolTable:
         For questions that no comparison expresses, such as whether two strided tensors overlap.
         """
         key = (function, operands)
-        if key not in self._answers:
+        if key not in self._calls:
             if self.spelled is not None:
                 raise Unproved(f"{function.__name__} of sizes")
             answer = function(*concrete(operands, self.hints))
-            self._answers[key] = answer
-            self.log.append(Assumption(Answer(function, operands, answer), self.op, self.locate()))
-        return self._answers[key]
+            self._calls[key] = answer
+            found = Assumption(Answer(function, operands, answer), self.op, self.locate())
+            self.log.append(found)
+            self.said("assumed", found, None, True)
+        return self._calls[key]
 
     def compare(self, fact: SymBool) -> bool | SymBool:
         """The comparison itself, or its truth where that is the same for all values."""
         known = self.known(fact)
         memo: dict[Any, Any] = self.open if known is None else self.truths
         truth = memo[fact.relation, fact.left, fact.right] = fact if known is None else known
+        if known is not None:
+            self.said(fact.relation, fact.left, fact.right, known)
         return truth
 
     def _assume(self, fact: SymBool) -> None:
@@ -368,14 +384,21 @@ class SymbolTable:
         else:
             self._facts.learn_nonnegative(_nonnegative_form(fact.relation, difference))
 
-    @contextmanager
-    def rule_of(self, op: str) -> Iterator[None]:
-        """A block in which the meta rule of this op runs: assumptions name it."""
-        outer, self.op = self.op, op
-        try:
-            yield
-        finally:
-            self.op = outer
+    # ----------------------------------------------------------------------------------- events
+    def said(self, function: str, left: object, right: object, result: Result) -> Result:
+        """The result itself, after the event that the function of these operands is this."""
+        if self.op is None:
+            self._asked()
+        self.events.append((function, left, right, result))
+        return result
+
+    def _asked(self) -> None:
+        """Says of the next event which line of the user asked; within a rule, `rule_of` does."""
+        self.events.lines[len(self.events)] = self.locate()
+
+    def rule_of(self, op: str) -> _RuleRun:
+        """A block in which the meta rule of this op runs: assumptions and events name it."""
+        return _RuleRun(self, op)
 
     # ------------------------------------------------------------------------------------- text
     def text(self, value: SymInt) -> str:
@@ -384,10 +407,7 @@ class SymbolTable:
 
     def expression(self, value: SymInt) -> str:
         """The expression as Python writes it."""
-        words: list[str] = []
-        for monomial, c in sorted(value.terms.items(), key=_reading_order):
-            words += ["-" if c < 0 else "+", _product(monomial, c)]
-        return " ".join(words[1:]) if words[0] == "+" else f"-{' '.join(words[1:])}"
+        return text_of(value.terms)
 
     def refuse(self, value: SymInt) -> NoReturn:
         """Raises ArgumentError for a size of another trace."""
@@ -398,7 +418,28 @@ class SymbolTable:
         return f"SymbolTable({shown}; {len(self.log)} assumptions)"
 
 
+class _RuleRun:
+    """A block in which a meta rule runs; it may be within another one."""
+
+    __slots__ = ("first", "op", "outer", "table")
+
+    def __init__(self, table: SymbolTable, op: str) -> None:
+        self.table = table
+        self.op = op
+
+    def __enter__(self) -> None:
+        self.outer, self.table.op = self.table.op, self.op
+        self.first = len(self.table.events)
+
+    def __exit__(self, *_: object) -> None:
+        self.table.op = self.outer
+        events = self.table.events
+        if len(events) > self.first:
+            events.rules.append((self.first, len(events), self.op, self.table.locate()))
+
+
 _NEUTRAL: Final[dict[Combine, int]] = {add: 0, subtract: 0, multiply: 1}
+_SIGN: Final[dict[Combine, str]] = {add: "+", subtract: "-", multiply: "*"}
 _POINT = attrgetter("point")
 
 
@@ -406,28 +447,6 @@ def _least(terms: Terms) -> int | None:
     """A lower bound, where the terms are a single atom."""
     (monomial, c), *others = terms.items()
     return monomial[0].lower if len(monomial) == 1 and c == 1 and not others else None
-
-
-def _known_by_bounds(left: SymInt, relation: str, right: Value) -> bool | None:
-    """The truth of a comparison where lower bounds show it, without expanding polynomials."""
-    for greater, less, where in ((left, right, ABOVE), (right, left, BELOW)):
-        excess = _excess(greater, less)
-        if excess is not None and excess > 0:
-            return relation in where
-    return None
-
-
-def _excess(a: Value, b: Value) -> int | None:
-    """A lower bound of a - b, if one is seen at once: a stride is a multiple of the next one."""
-    if type(a) is not SymInt:
-        return None
-    if type(b) is not SymInt:
-        return None if a.least is None else a.least - b
-    if a.function is not multiply or b.least is None or b.least < 0:
-        return None
-    factor = a.right if a.left is b else a.left if a.right is b else None
-    times = factor.least if type(factor) is SymInt else factor
-    return None if times is None or times < 1 else (times - 1) * b.least
 
 
 def _said_simply(fact: SymBool) -> SymBool:
@@ -443,28 +462,6 @@ def _nonnegative_form(relation: str, difference: Terms) -> Terms:
     """The polynomial that is at least 0 exactly where `difference` has this relation to 0."""
     signed = scaled(difference, -1) if relation in ("<", "<=") else difference
     return signed if relation in ("<=", ">=") else add(signed, {(): 1}, -1)
-
-
-def _not(known: bool | None) -> bool | None:
-    return None if known is None else not known
-
-
-def _reading_order(term: tuple[Monomial, int]) -> tuple[int, list[int]]:
-    return -len(term[0]), [atom.number for atom in term[0]]
-
-
-def _product(monomial: Monomial, c: int) -> str:
-    """The term without its sign."""
-    alone = len(monomial) == 1 and c == 1
-    factors = [_factor(atom, alone=alone) for atom in monomial]
-    number = [str(abs(c))] if abs(c) != 1 or not monomial else []
-    return "*".join(number + factors)
-
-
-def _factor(atom: Any, *, alone: bool) -> str:
-    text = str(atom)
-    plain = alone or not isinstance(atom, Call) or atom.function in ("max", "min")
-    return text if plain else f"({text})"
 
 
 def table_of(values: Iterable[Any]) -> SymbolTable | None:

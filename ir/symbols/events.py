@@ -1,0 +1,58 @@
+"""`Events`: every fact about sizes that a trace used, in order, as it was asked for.
+
+Ground floor. A fact is kept unsimplified: a function, its operands, and the claimed result.
+
+    s0*4 // 2 gave 2*s0         ("//", 4*s0, 2, 2*s0)
+    s0 > 1 was proved           (">", s0, 1, True)
+    a branch took s0 >= 4       (">=", s0, 4, True)
+    from then on                (">=", s0, 4, True), of the bounds that it narrowed
+
+A sum, a difference or a product is its number alone, which has the operands. `validation` reads
+the events, and shows that the guards imply them (DYN-11). Spec: `specs/guards_proved.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from aotlite.ir.provenance.library_files import is_library_file
+from aotlite.ir.provenance.location import Location, place_of
+from aotlite.ir.symbols.symint import SymInt
+
+__all__ = ["Event", "Events", "Span"]
+
+Event: TypeAlias = "SymInt | tuple[str, Any, Any, Any]"
+"""A number with its operation, or (function, left, right, claimed result). An operand is a number
+or the terms of a polynomial; where the function is "assumed", the left one is an assumption."""
+
+
+Span: TypeAlias = tuple[int, int, str, Location | None]
+"""(first, last + 1, op, line): events that the rule of this op made, for this line of the user."""
+
+
+class Events(list[Event]):
+    """The events of one trace."""
+
+    __slots__ = ("lines", "rules")
+
+    def __init__(self) -> None:
+        self.rules: list[Span] = []
+        """Of nested rules the inner one stands first."""
+        self.lines: dict[int, Location | None] = {}
+        """Of an event outside of rules: the user's line, or that of the library which computed."""
+
+    def asker(self, index: int) -> tuple[str | None, Location | None]:
+        """The op and the line that asked for this event.
+
+        Arithmetic within an answer is asked for by whoever asked the answer, a later event.
+        """
+        spans = ((op, line) for first, end, op, line in self.rules if first <= index < end)
+        found = next(spans, None)
+        return found or (None, self._line(index))
+
+    def _line(self, index: int) -> Location | None:
+        for later in range(index, len(self)):
+            line = self.lines.get(later)
+            if line is not None and not is_library_file(place_of(line).file):
+                return line
+        return self.lines.get(index)
