@@ -19,6 +19,7 @@ import aotlite as al
 import aotlite.nn.functional as F
 from aotlite import nn
 from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.stages.s1_capture import capture
@@ -447,12 +448,17 @@ def outcome(function, x):
         return "raises", type(error), None
 
 
-def traced(function, n, m):
-    """(outcome for symbols, log): of tensors, a function of sizes and `x` that gives them."""
+def symbolic(n, m):
+    """A table of sizes that users see as ints, and a tensor of two of them."""
     table = SymbolTable()
     table.show_as_ints()
     shape = [table.symbol(n, lower=0), table.symbol(m, lower=0)]
-    x = Tensor(values(n, m).storage, tensor_meta(shape))
+    return table, Tensor(values(n, m).storage, tensor_meta(shape))
+
+
+def traced(function, n, m):
+    """(outcome for symbols, log): of tensors, a function of sizes and `x` that gives them."""
+    table, x = symbolic(n, m)
     kept = []
 
     def call(leaves):
@@ -504,3 +510,62 @@ def test_function_of_symbolic_sizes_gives_what_eager_gives(group, text):
             assert [t.meta for t in expected] == [t.meta for t in found], (hints, n, m, log, more)
             for a, b in zip(expected, found, strict=True):
                 np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+
+
+# ---------------------------------------------------------------------- what the function stores
+class Record:
+    __slots__ = ("rows",)
+
+
+class Plain:
+    """An object with a `__dict__`."""
+
+
+def made_storing():
+    """A function that stores sizes in all places that it names, and a function that looks there."""
+    record, plain, seen, shapes, count = Record(), Plain(), [], {}, 0
+
+    def store(x):
+        nonlocal count
+        global STORED
+        STORED = count = x.shape[0]
+        record.rows = x.shape[0] * 2
+        plain.sizes = {"both": [x.shape[1]]}
+        seen.append(x.numel())
+        shapes["x"] = x.shape
+        return x * 2
+
+    def look():
+        return STORED, count, record.rows, plain.sizes, seen, shapes
+
+    return store, look
+
+
+def test_size_that_is_stored_is_a_number_afterwards():
+    """Writes to Python objects happen once, in the call that is traced: with its numbers."""
+    store, look = made_storing()
+    table, x = symbolic(6, 3)
+    capture(store, lambda leaves: [store(*leaves)], [x], [(0, x)], lambda flat: (flat, None))
+    assert not any(assumption.specializes for assumption in table.log)
+    assert form((6, 6, 12, {"both": [3]}, [18], {"x": (6, 3)})) == form(look())
+
+
+def test_stored_size_that_is_read_is_refused_as_a_number_is():
+    """CAP-14: unless it is the number that is there already."""
+    state = {"rows": 0}
+
+    def store(x):
+        state["rows"] = x.shape[0]
+        return x * state["rows"]
+
+    def captured():
+        table, x = symbolic(6, 3)
+        capture(store, lambda leaves: [store(*leaves)], [x], [(0, x)], lambda flat: (flat, None))
+        assert not any(assumption.specializes for assumption in table.log)
+
+    with pytest.raises(UnsupportedError, match=r"a read of state\['rows'\].* from 0 to 6"):
+        captured()
+    assert {"rows": 0} == state
+    state["rows"] = 6
+    captured()
+    assert form({"rows": 6}) == form(state)
