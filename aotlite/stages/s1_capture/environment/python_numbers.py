@@ -196,7 +196,7 @@ def _stored(functions: Iterable[object]) -> Iterator[AccessPath]:
                     yield AccessPath(None, function, (("global", name),))
 
 
-def _put_numbers(roots: Sequence[AccessPath], leaves: list[Any]) -> None:
+def _put_numbers(roots: Sequence[AccessPath], leaves: list[object]) -> None:
     """Puts numbers in place of symbolic sizes that the function has stored where it can be found
     by name: writes to Python objects happen once, in the call that is traced."""
     left, met = IN_ALL, set()
