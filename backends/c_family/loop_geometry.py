@@ -53,6 +53,8 @@ class LoopGeometry:
     @property
     def blocks(self) -> int:
         """The number of blocks of the vector axis."""
+        if type(self.block) is not int:
+            return 1
         return 1 if self.vector is None else -(-self.extents[self.vector] // self.block)
 
     @property

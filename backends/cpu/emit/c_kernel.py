@@ -40,13 +40,15 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.backends.loops.rewrite import replaced, without_lets
 from aotlite.ir.dtypes import DType
-from aotlite.ir.geometry.sizes import hint_of
+from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar, walk
 from aotlite.ir.scalar.primitives import COMPARISONS
 
 SCRATCH = 1 << 16
 """The most bytes of local arrays for values that are kept between passes."""
 
+SHORT_ROW = 1 << 13
+"""Rows of any length have a version that keeps values of so many points between passes."""
 FEW = 80
 """The most scalars of a loop in lanes that is split at places which depend on other axes."""
 CHOICES = frozenset(("where", *COMPARISONS))
@@ -62,14 +64,24 @@ class KernelPrinter:
     """Prints the body of one kernel's function."""
 
     def __init__(
-        self, kernel: Kernel, kinds: dict[int, DType], facts: KernelFacts, library: FunctionTexts
+        self,
+        kernel: Kernel,
+        kinds: dict[int, DType],
+        facts: KernelFacts,
+        library: FunctionTexts,
+        *,
+        of_short_rows: bool = False,
     ) -> None:
+        """`of_short_rows`: rows of symbolic length have at most `short_row` points."""
         self.facts, self.kinds, self.library = facts, kinds, library
         self.loops = geometry(kernel, facts.extents)
         body = self._prepared(kernel)
         self._set_axes(body)
+        self.short_row = SHORT_ROW // self.loops.width
         points = self.loops.points * self.loops.width
-        room = SCRATCH // max(points, 1) if type(points) is int else 0
+        if type(points) is not int:
+            points = self.short_row * self.loops.width if of_short_rows else SCRATCH + 1
+        room = SCRATCH // max(points, 1)
         self.passes: Passes = passes(body, facts, room)
         self.lane_passes = 0
         every = walk([value for each in body for value in values_of(each)])
@@ -78,6 +90,7 @@ class KernelPrinter:
         self.function = CScope(None)
         self.row = CScope(self.function, sum(1 << k for k in self.loops.outer) | ROW)
         self.body = Body(self.loops, facts, kinds, library, self.row)
+        self.body.kept_points = self.short_row if of_short_rows else None
         self.usual = FiniteLoops(self.body)
         self.splitter = Splitter(self.loops, facts, self.body, chooses=self.chooses)
         loaded = frozenset(load.args[0] for load in loads_of(kernel))
@@ -133,7 +146,10 @@ class KernelPrinter:
         for place, (text, extent) in enumerate(digits):
             rest = math.prod([each for _, each in digits[place + 1 :]])
             quotient = "begin" if rest == 1 else f"begin / {rest}"
-            start.append(f"i64 {text} = {quotient}{'' if place == 0 else f' % {extent}'};")
+            first = f"{quotient}{'' if place == 0 else f' % {extent}'}"
+            if first != "begin" and is_symbolic((rest, extent)):
+                first = f"begin ? {first} : 0"  # divisions take longer than a short row
+            start.append(f"i64 {text} = {first};")
             if place:
                 last = digits[place - 1][0]
                 after.insert(0, f"if ({text} == {extent}) {{ {text} = 0; ++{last}; }}")
@@ -301,22 +317,25 @@ class KernelPrinter:
         in a cache, so that memory is idle meanwhile."""
         if self.lane_passes != 2 or len(self.loops.inner) != 1 or not self.loops.outer:
             return []
-        found: dict[str, int] = {}
+        found: dict[str, tuple[int, str]] = {}
         k = self.loops.outer[-1]
         for load in [value for value in walk(work.roots) if value.op == "load"]:
             address: Affine = load.args[1]
             size = load.dtype.itemsize
             if address.dynamic or address.coefficients[-1] != 1 or not address.coefficients[k]:
                 continue
-            if hint_of(self.loops.units * self.loops.points * size) < FETCHED:
+            moved = self.loops.units * self.loops.points * size
+            if type(moved) is int and moved < FETCHED:
                 continue
+            large = "" if type(moved) is int else f"if ({moved} >= {FETCHED}) "
             next_row = [f"i{j} * {address.coefficients[j]}" for j in self.loops.outer]
             start = address.start + address.coefficients[k]
             place = " + ".join([*next_row, str(start), "base", "ahead"])
-            found[f"&b{load.args[0]}[{place}]"] = max(64 // size, 1)
+            found[f"&b{load.args[0]}[{place}]"] = max(64 // size, 1), large
         return [
-            f"for (i64 ahead = 0; ahead < {lanes}; ahead += {step}) __builtin_prefetch({place});"
-            for place, step in found.items()
+            f"{large}for (i64 ahead = 0; ahead < {lanes}; ahead += {step}) "
+            f"__builtin_prefetch({place});"
+            for place, (step, large) in found.items()
         ]
 
     def _long_lane_loops(

@@ -171,6 +171,14 @@ class _ProgramPrinter:
         together = printer.loops.together
         units = printer.loops.units // together if together == 1 else printer.loops.sets
         times = f" * {together}" if is_axis(together) else ""
+        short = self._of_short_rows(kernel, name, own)
+        least = printer.short_row
+        versions = [("", name)]
+        if short:
+            versions = [
+                (f"if ({printer.loops.points} <= {least}) ", f"{name}_short"),
+                ("else ", name),
+            ]
         # Not inlined: copies in the task and in its caller would double the compile time.
         table = "" if self.sizes is None else "const i64 *sizes, "
         head = f"static NEVER_INLINE void {name}({_parameters(own)}, {table}i64 begin, i64 end)"
@@ -178,10 +186,10 @@ class _ProgramPrinter:
             f"static void {name}_task(void *context, i64 chunk)",
             "{",
             "const call *c = context;",
-            *self._declared([f"{units}{times}", *pointers], "c->slots"),
-            f"const i64 begin = {units} * chunk / c->chunks{times};",
-            f"const i64 end = {units} * (chunk + 1) / c->chunks{times};",
-            f"{name}({arguments});",
+            *self._declared([f"{units}{times} {printer.loops.points}", *pointers], "c->slots"),
+            f"const i64 begin = {chunk_edge(units, 'chunk', '0')}{times};",
+            f"const i64 end = {chunk_edge(units, '(chunk + 1)', str(units))}{times};",
+            *(f"{choice}{function}({arguments});" for choice, function in versions),
             "}",
         ]
         points, each = math.prod(kernel.extents), nanoseconds_of_point(kernel)
@@ -198,8 +206,25 @@ class _ProgramPrinter:
             *self._declared(body, None),
             *body,
             "}",
+            *short,
             *task,
         ]
+
+    def _of_short_rows(
+        self, kernel: Kernel, name: str, own: list[tuple[int, DType, bool, bool]]
+    ) -> list[str]:
+        """Returns the version of a kernel that keeps values of short rows between passes; nothing
+        if there are no such values, or the length of rows is known."""
+        if type(math.prod(kernel.extents[kernel.space :])) is int:
+            return []
+        parts = kernel, self.kinds, self._facts(kernel), self.library
+        printer = KernelPrinter(*parts, of_short_rows=True)
+        if not printer.passes.kept:
+            return []
+        body = printer.text()
+        given = f"{_parameters(own)}, const i64 *sizes, i64 begin, i64 end"
+        head = f"static NEVER_INLINE void {name}_short({given})"
+        return [head, "{", *self._declared(body, None), *body, "}"]
 
     def _count(self, points: int, each: float) -> None:
         """Adds the time of a step to that of the program."""
@@ -305,6 +330,13 @@ def _parallel(name: str, units: int, cost_: float) -> list[str]:
         f"else runtime->parallel({name}_task, &c, c.chunks);",
         "}",
     ]
+
+
+def chunk_edge(units: int, chunk: str, alone: str) -> str:
+    """Returns the C text of the first unit of a chunk; `alone` if there is one chunk and the number
+    of units is a parameter: then a division takes as long as a short row."""
+    edge = f"{units} * {chunk} / c->chunks"
+    return edge if type(units) is int else f"(c->chunks == 1 ? {alone} : {edge})"
 
 
 def parallel_sized(name: str, units: int, picoseconds: int) -> list[str]:

@@ -39,11 +39,12 @@ def geometry(kernel: Kernel, extents: tuple[int, ...]) -> LoopGeometry:
     extent = extents[vector]
     length = hint_of(extent)
     rows = hint_of(math.prod(extents[: kernel.space])) // max(length, 1)
-    block = extent if type(extent) is int else BLOCK
+    block = extent
     if len(extents) > kernel.space:
         block = _columns(kernel, length, rows)
         block = min(extent, block) if type(extent) is int else block
     elif rows < FEW_ROWS:
-        block = min(block, BLOCK)
+        block = min(extent, BLOCK) if type(extent) is int else BLOCK
     tile = None if ordered else tile_axis(kernel, vector)
-    return LoopGeometry(extents, kernel.space, vector, max(block, 1), tile, ordered)
+    block = max(block, 1) if type(block) is int else block
+    return LoopGeometry(extents, kernel.space, vector, block, tile, ordered)
