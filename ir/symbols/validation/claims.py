@@ -7,7 +7,7 @@ expressions, in Python's own integers (DYN-13); `expansion` and `solver` have pr
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -15,7 +15,7 @@ import attrs
 from aotlite.ir.provenance.location import Location, place_of
 from aotlite.ir.symbols.assumption import Assumption
 from aotlite.ir.symbols.calls import text_of
-from aotlite.ir.symbols.events import Events
+from aotlite.ir.symbols.events import Event, Events
 from aotlite.ir.symbols.polynomial import Symbol, Terms, add, multiply, subtract
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable
@@ -191,19 +191,28 @@ def _applied(function: str, left: object, right: object) -> str:
 
 
 def claims_of(table: SymbolTable) -> list[Claim]:
-    """What the trace claimed so far, in order. Results that are no integers claim nothing."""
-    found: list[Claim] = []
+    """What the trace claimed so far, in order, each once."""
+    found: dict[object, Claim] = {}
     events = table.events
     for index, event in enumerate(list(events)):
-        if isinstance(event, SymInt):
-            sign = _SIGNS[event.function]
-            found.append(Claim(sign, event.left, event.right, event, events, index))
-            if event.least is not None:
-                found.append(Claim(">=", event, event.least, True, events, index))
-        else:
-            function, left, right, result = event
-            found.append(Claim(function, left, right, result, events, index))
-    return found
+        for function, left, right, result in _claimed(event):
+            key = function, _key(left), _key(right), _key(result)
+            if key not in found:
+                found[key] = Claim(function, left, right, result, events, index)
+    return list(found.values())
+
+
+def _claimed(event: Event) -> Iterator[tuple[str, Any, Any, Any]]:
+    if not isinstance(event, SymInt):
+        yield event
+        return
+    yield _SIGNS[event.function], event.left, event.right, event
+    if event.least is not None:
+        yield ">=", event, event.least, True
+
+
+def _key(operand: object) -> object:
+    return frozenset(operand.items()) if isinstance(operand, Mapping) else operand
 
 
 _SIGNS: Final[Mapping[object, str]] = {add: "+", subtract: "-", multiply: "*"}

@@ -58,6 +58,8 @@ class Expansion:
         self._nonzero = [self._put(terms) for terms in self._nonzero]
         for fact in self._facts:
             self._narrow(fact)
+        for terms in self._nonzero:
+            self._exclude(terms)
 
     # ------------------------------------------------------------------------------- the premises
     def _learn(self, fact: SymBool) -> None:
@@ -91,6 +93,18 @@ class Expansion:
                 bound = -(fact.get((), 0) // c)
                 known = self._lower(key[0])
                 self._least[key[0]] = bound if known is None else max(known, bound)
+
+    def _exclude(self, nonzero: Expanded) -> None:
+        """Lower bounds from a product that is not 0, or a number that is not its lower bound."""
+        rest = {key: c for key, c in nonzero.items() if key}
+        if len(rest) != 1:
+            return
+        ((key, c),) = rest.items()
+        constant = nonzero.get((), 0)
+        for number in key:
+            low = self._lower(number)
+            if low is not None and c * low + constant == 0 and (len(key) == 1 or not constant):
+                self._least[number] = low + 1
 
     # ------------------------------------------------------------------------------ the questions
     def proves(self, claim: Claim) -> bool:
@@ -196,14 +210,20 @@ class Expansion:
         )
 
     def _is_positive_by_terms(self, terms: Expanded) -> bool:
+        low = self._low(terms)
+        return low is not None and low >= 0
+
+    def _low(self, terms: Expanded) -> int | None:
+        """A lower bound of a polynomial: the constant, where no other coefficient is negative."""
         shifts: dict[int, Expanded] = {}
         for key in terms:
             for number in key:
                 low = self._lower(number)
                 if low is None:
-                    return False
+                    return None
                 shifts[number] = _sum({(number,): 1}, {(): low})
-        return all(c >= 0 for c in _put(terms, shifts).values())
+        counted = _put(terms, shifts)
+        return counted.get((), 0) if all(c >= 0 for key, c in counted.items() if key) else None
 
     def _lower(self, number: int) -> int | None:
         """A lower bound of an atom, by its declared range or by what it is."""
@@ -213,17 +233,18 @@ class Expansion:
         return self._least[number]
 
     def _call_lower(self, atom: Call) -> int | None:
-        left, right = self._put(self._of(atom.left)), self._put(self._of(atom.right))
-        one_sided = self._is_positive_by_terms
-        if atom.function == "//":
-            positive = one_sided(left) and one_sided(_sum(right, _ONE, -1))
-            return 0 if positive else None
-        if atom.function == "%":
-            return 0 if one_sided(_sum(right, _ONE, -1)) else None
+        left, right = (self._low(self._put(self._of(v))) for v in (atom.left, atom.right))
+        if atom.function == "max":
+            known = [low for low in (left, right) if low is not None]
+            return max(known) if known else None
+        if right is None or left is None and atom.function != "%":
+            return None
+        if atom.function == "min":
+            return min(left, right) if left is not None else None
         if atom.function == "**":
-            return 1 if one_sided(_sum(left, _ONE, -1)) and one_sided(right) else None
-        both = one_sided(left), one_sided(right)
-        return 0 if (any(both) if atom.function == "max" else all(both)) else None
+            return 1 if left is not None and left >= 1 and right >= 0 else None
+        positive = right >= 1 and (left is None or left >= 0 or atom.function == "%")
+        return 0 if positive else None
 
     # --------------------------------------------------------------------------------- polynomials
     def _of(self, operand: Operand) -> Expanded:
