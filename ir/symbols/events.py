@@ -19,9 +19,10 @@ from aotlite.ir.provenance.library_files import is_library_file
 from aotlite.ir.provenance.location import Location, place_of
 from aotlite.ir.symbols.symint import SymInt
 
-__all__ = ["Event", "Events", "Span"]
+__all__ = ["Claimed", "Event", "Events", "Span"]
 
-Event: TypeAlias = "SymInt | tuple[str, Any, Any, Any]"
+Claimed: TypeAlias = tuple[str, Any, Any, Any]
+Event: TypeAlias = SymInt | Claimed
 """A number with its operation, or (function, left, right, claimed result). An operand is a number
 or the terms of a polynomial; where the function is "assumed", the left one is an assumption."""
 

@@ -15,7 +15,7 @@ import attrs
 from aotlite.ir.provenance.location import Location, place_of
 from aotlite.ir.symbols.assumption import Assumption
 from aotlite.ir.symbols.calls import text_of
-from aotlite.ir.symbols.events import Event, Events
+from aotlite.ir.symbols.events import Claimed, Event, Events
 from aotlite.ir.symbols.polynomial import Symbol, Terms, add, multiply, subtract
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable
@@ -202,7 +202,7 @@ def claims_of(table: SymbolTable) -> list[Claim]:
     return list(found.values())
 
 
-def _claimed(event: Event) -> Iterator[tuple[str, Any, Any, Any]]:
+def _claimed(event: Event) -> Iterator[Claimed]:
     if not isinstance(event, SymInt):
         yield event
         return
