@@ -21,8 +21,8 @@ from aotlite.ir.symbols.symint import SymInt
 
 __all__ = ["Claimed", "Event", "Events", "Span"]
 
-Claimed: TypeAlias = tuple[str, Any, Any, Any]
-Event: TypeAlias = SymInt | Claimed
+Claimed: TypeAlias = "tuple[str, Any, Any, Any]"
+Event: TypeAlias = "SymInt | Claimed"
 """A number with its operation, or (function, left, right, claimed result). An operand is a number
 or the terms of a polynomial; where the function is "assumed", the left one is an assumption."""
 
