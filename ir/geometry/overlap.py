@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from aotlite.ir.geometry.box_equation import is_solvable
+from aotlite.ir.geometry.layout import always_contiguous
 from aotlite.ir.geometry.sizes import Shape, Stride, is_symbolic, settled
 
 __all__ = ["Geometry", "has_internal_overlap", "overlaps", "overlaps_bytes"]
@@ -99,6 +100,8 @@ def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
     (True, False)
     """
     if is_symbolic((*shape, *stride)):
+        if always_contiguous(shape, stride):
+            return False
         return bool(settled(has_internal_overlap, shape, stride))
     if 0 in shape:
         return False

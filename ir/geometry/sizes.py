@@ -157,7 +157,8 @@ def ceil_div(size: Size, divisor: Size) -> Size:
 
 
 def hint_of(size: Size) -> int:
-    """The size, or its value in the traced call: for questions of speed, which assume nothing."""
+    """The size, or its value in the traced call: for questions of speed, which assume nothing
+    (DYN-16)."""
     given: object = size
     return given.hint if type(given) is SymInt else size
 

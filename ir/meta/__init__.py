@@ -59,10 +59,14 @@ class TensorMeta:
             found = _ON_DEMAND.get(name)
             if found is None:
                 raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
-            value = found(self.shape, self.stride)
-            if not is_proving((*self.shape, *self.stride)):  # an answer by proofs is not kept
-                object.__setattr__(self, name, value)
-            return value
+            geometry = (*self.shape, *self.stride)
+            if is_proving(geometry):  # an answer by proofs is not kept
+                return found(self.shape, self.stride)
+            table, key = table_of(geometry), (found, self)
+            assert table is not None  # which keeps the answer, and may forget what it assumed
+            if key not in table.cache:
+                table.cache[key] = found(self.shape, self.stride)
+            return table.cache[key]
 
     @property
     def ndim(self) -> int:

@@ -42,6 +42,12 @@ class Events(list[Event]):
         self.lines: dict[int, Location | None] = {}
         """Of an event outside of rules: the user's line, or that of the library which computed."""
 
+    def drop_from(self, start: int) -> None:
+        """Drops the events from number `start` on."""
+        del self[start:]
+        self.rules = [span for span in self.rules if span[1] <= start]
+        self.lines = {index: line for index, line in self.lines.items() if index < start}
+
     def asker(self, index: int) -> tuple[str | None, Location | None]:
         """The op and the line that asked for this event.
 

@@ -36,7 +36,7 @@ from aotlite.ir.symbols.polynomial import (
 )
 from aotlite.ir.symbols.symint import ABOVE, BELOW, SymInt
 
-__all__ = ["Facts", "equation", "known_by_bounds"]
+__all__ = ["Facts", "equation", "known_by_bounds", "nonnegative_form"]
 
 _Key: TypeAlias = frozenset[tuple[Monomial, int]]
 Learned: TypeAlias = "tuple[str, Terms, int | Terms, bool]"
@@ -59,6 +59,12 @@ class Facts:
         """Polynomial without constant -> its lower bound."""
         self._nonzero: set[_Key] = set()
         """Polynomials that are not 0."""
+
+    def __copy__(self) -> Facts:
+        made = Facts(self._say)
+        made._values, made._least = dict(self._values), dict(self._least)
+        made._nonzero = set(self._nonzero)
+        return made
 
     # -------------------------------------------------------------------------------- questions
     def nonnegative(self, terms: Terms) -> bool | None:
@@ -325,3 +331,9 @@ def _is_within(atom: Atom, other: Atom) -> bool:
     operands = [_terms(operand) for operand in (other.left, other.right)]
     atoms = {a for terms in operands for monomial in terms for a in monomial}
     return atom in atoms or any(_is_within(atom, a) for a in atoms)
+
+
+def nonnegative_form(relation: str, difference: Terms) -> Terms:
+    """The polynomial that is at least 0 exactly where `difference` has this relation to 0."""
+    signed = scaled(difference, -1) if relation in ("<", "<=") else difference
+    return signed if relation in ("<=", ">=") else add(signed, {(): 1}, -1)

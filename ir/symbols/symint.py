@@ -200,6 +200,10 @@ class SymInt(PythonNumber):
             self._hint = self.table.evaluate(self)
         return self._hint
 
+    def forget_hint(self) -> None:
+        """Has it computed anew: the hints of symbols are others."""
+        self._hint = None
+
     # ------------------------------------------------------------------------------- arithmetic
     def __add__(self, other: Any) -> Any:
         if type(other) is SymInt:
@@ -399,8 +403,9 @@ class SymInt(PythonNumber):
         return hash(self.plain()) if outside else object.__hash__(self)
 
     def __repr__(self) -> str:
-        outside = self.table.shown_as_ints and asked_outside(1)
-        return repr(self.plain()) if outside else self.table.text(self)
+        if self.table.shown_as_ints and asked_outside(1):
+            return repr(self.plain())
+        return self.table.text(self)
 
     def __format__(self, spec: str) -> str:
         outside = self.table.shown_as_ints and asked_outside(1)

@@ -18,20 +18,20 @@ import attrs
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.ir.provenance.location import Location
 from aotlite.ir.symbols import calls, sympy_forms
-from aotlite.ir.symbols.assumption import Answer, Assumption, concrete
+from aotlite.ir.symbols.assumption import Answer, Assumption, Texts, concrete, marked, printing
 from aotlite.ir.symbols.calls import FUNCTIONS, Call, text_of
 from aotlite.ir.symbols.events import Events
 from aotlite.ir.symbols.polynomial import (
+    Atom,
     Range,
     Symbol,
     Terms,
     add,
     evaluate,
     multiply,
-    scaled,
     subtract,
 )
-from aotlite.ir.symbols.proofs import Facts, equation, known_by_bounds
+from aotlite.ir.symbols.proofs import Facts, equation, known_by_bounds, nonnegative_form
 from aotlite.ir.symbols.proving import Unproved, same_or_raise
 from aotlite.ir.symbols.symint import (
     RELATIONS,
@@ -58,6 +58,12 @@ class SymbolTable:
     """Returns the user's line that is running."""
     shown_as_ints: bool = attrs.field(default=False, init=False)
     """Whether code outside aotlite finds ints where the symbols are (DYN-23)."""
+    texts: Texts = attrs.field(default=Texts.SYMBOLS, init=False)
+    """How sizes are printed."""
+    closed: bool = attrs.field(default=False, init=False)
+    """Whether the guards were made: hints answer what is asked from then on, without a log."""
+    late: list[SymBool | Answer] = attrs.field(factory=list, init=False)
+    """What was answered so: by who looks at a trace, and by no stage."""
     log: list[Assumption] = attrs.field(factory=list, init=False)
     """Every assumption, in order, each once."""
     symbols: dict[str, Symbol] = attrs.field(factory=dict, init=False)
@@ -77,7 +83,7 @@ class SymbolTable:
     events: Events = attrs.field(factory=Events, init=False)
     """Every fact that was used, each at least once (DYN-11)."""
     _facts: Facts = attrs.field(init=False)
-    _namesakes: dict[Any, SymInt] = attrs.field(factory=dict, init=False)
+    namesakes: dict[Any, SymInt] = attrs.field(factory=dict, init=False)
     """Terms -> the number, where another number has its key: a hash collision."""
     _results: dict[Any, Any] = attrs.field(factory=dict, init=False)
     """(operation, operands) -> the number, where that was interned before."""
@@ -85,7 +91,8 @@ class SymbolTable:
     """(function, operands) -> the result, of `call`, `atom` and `ask`."""
     _by_hint: dict[int, SymInt] = attrs.field(factory=dict, init=False)
     _counts: dict[str, int] = attrs.field(factory=dict, init=False)
-    _atoms: int = attrs.field(default=0, init=False)
+    atoms: list[Atom] = attrs.field(factory=list, init=False)
+    """Every atom, in order of its number."""
 
     @_facts.default
     def _no_facts(self) -> Facts:
@@ -93,16 +100,13 @@ class SymbolTable:
 
     # ---------------------------------------------------------------------------------- symbols
     def show_as_ints(self) -> None:
-        """Shows code outside aotlite ints from now on: for a table of a captured function."""
+        """Shows code outside aotlite ints from now on."""
         self.shown_as_ints = True
         hash_by_value()
 
     def size(self, hint: int, source: str = "") -> Any:
-        """A symbol for the size of a dimension; the hint itself for 0 and 1.
-
-        Broadcasting and contiguity treat 0 and 1 specially, so that a symbol is known to be at
-        least 2 (DYN-1): PyTorch's 0/1 specialization.
-        """
+        """A symbol for the size of a dimension; the hint itself for 0 and 1, which broadcasting
+        and contiguity treat specially (DYN-1): PyTorch's 0/1 specialization."""
         if hint < 2:
             return hint
         if not self.duck_shape:
@@ -111,7 +115,7 @@ class SymbolTable:
         if found is None:
             self._by_hint[hint] = found = self.symbol(hint, source, lower=2)
         elif source:
-            self.symbols[str(found)].sources.append(source)
+            self.symbols[self.text(found)].sources.append(source)
         return found
 
     def symbol(
@@ -126,10 +130,10 @@ class SymbolTable:
         letter = "u" if hint is None else "s"
         count = self._counts.get(letter, 0)
         self._counts[letter] = count + 1
-        made = Symbol(self._atoms, f"{letter}{count}", hint, (lower, upper))
+        made = Symbol(len(self.atoms), f"{letter}{count}", hint, (lower, upper))
         if source:
             made.sources.append(source)
-        self._atoms += 1
+        self.atoms.append(made)
         self.symbols[made.name] = made
         result = self.named(made.name)
         self.said("==", {(made,): 1}, result, True)
@@ -159,7 +163,7 @@ class SymbolTable:
             found = self.interned[key] = self._by_terms(key, terms)
         elif found.terms != terms:  # a hash collision: hardly ever
             made = self._by_terms(key, terms)
-            found = self._namesakes.setdefault(frozenset(terms.items()), made)
+            found = self.namesakes.setdefault(frozenset(terms.items()), made)
         return found
 
     def _by_terms(self, key: int, terms: Terms) -> SymInt:
@@ -275,8 +279,8 @@ class SymbolTable:
         key = ("atom", function, left, right)
         found = self._calls.get(key)
         if found is None:
-            made = Call(self._atoms, function, left, right, room)
-            self._atoms += 1
+            made = Call(len(self.atoms), function, left, right, room)
+            self.atoms.append(made)
             for relation, bound in zip((">=", "<="), room, strict=True):
                 if bound is not None:
                     self.said(relation, {(made,): 1}, bound, True)
@@ -319,7 +323,7 @@ class SymbolTable:
         if fact.relation in ("==", "!="):
             zero = self._facts.zero(difference)
             return None if zero is None else zero == (fact.relation == "==")
-        return self._facts.nonnegative(_nonnegative_form(fact.relation, difference))
+        return self._facts.nonnegative(nonnegative_form(fact.relation, difference))
 
     def known_truth(self, left: Value, relation: str, right: Value) -> bool | None:
         """`known` for two values of which both may be ints."""
@@ -332,6 +336,9 @@ class SymbolTable:
         if known is None and self.spelled is not None:
             return same_or_raise(fact, in_rule=self.op is not None)
         answer: bool = fact.hint if known is None else known
+        if self.closed:
+            self.late.append(fact)
+            return answer
         self.said(fact.relation, fact.left, fact.right, answer)
         if known is None:
             self._assume(_said_simply(fact if answer else fact.negated()))
@@ -343,6 +350,9 @@ class SymbolTable:
         if constant is None and self.spelled is not None:
             raise Unproved(f"the value of {self.expression(value)}")
         number: int = value.hint if constant is None else constant
+        if self.closed:
+            self.late.append(SymBool(value, "==", number))
+            return number
         self.said("==", value, number, True)
         if constant is None:
             self._assume(_said_simply(SymBool(value, "==", number)))
@@ -358,6 +368,9 @@ class SymbolTable:
             if self.spelled is not None:
                 raise Unproved(f"{function.__name__} of sizes")
             answer = function(*concrete(operands, self.hints))
+            if self.closed:
+                self.late.append(Answer(function, operands, answer))
+                return answer
             self._calls[key] = answer
             found = Assumption(Answer(function, operands, answer), self.op, self.locate())
             self.log.append(found)
@@ -382,7 +395,7 @@ class SymbolTable:
         elif fact.relation == "!=":
             self._facts.learn_nonzero(difference)
         else:
-            self._facts.learn_nonnegative(_nonnegative_form(fact.relation, difference))
+            self._facts.learn_nonnegative(nonnegative_form(fact.relation, difference))
 
     # ----------------------------------------------------------------------------------- events
     def said(self, function: str, left: object, right: object, result: Result) -> Result:
@@ -403,11 +416,17 @@ class SymbolTable:
     # ------------------------------------------------------------------------------------- text
     def text(self, value: SymInt) -> str:
         """The expression as Python writes it: `s0*s1 - 2*s0 + 3`; or as `spelled` says."""
-        return self.expression(value) if self.spelled is None else self.spelled(value)
+        if self.spelled is not None:
+            return self.spelled(value)
+        if self.texts is Texts.HINTS:
+            return str(value.hint)
+        text = self.expression(value)
+        return marked(text) if self.texts is Texts.PLACES else text
 
     def expression(self, value: SymInt) -> str:
         """The expression as Python writes it."""
-        return text_of(value.terms)
+        with printing(self, Texts.SYMBOLS):  # its calls print their operands
+            return text_of(value.terms)
 
     def refuse(self, value: SymInt) -> NoReturn:
         """Raises ArgumentError for a size of another trace."""
@@ -456,12 +475,6 @@ def _said_simply(fact: SymBool) -> SymBool:
     table = fact.left.table
     left, right = equation(table.terms_of(fact.left - fact.right))
     return SymBool(table.of(left), fact.relation, right)
-
-
-def _nonnegative_form(relation: str, difference: Terms) -> Terms:
-    """The polynomial that is at least 0 exactly where `difference` has this relation to 0."""
-    signed = scaled(difference, -1) if relation in ("<", "<=") else difference
-    return signed if relation in ("<=", ">=") else add(signed, {(): 1}, -1)
 
 
 def table_of(values: Iterable[Any]) -> SymbolTable | None:
