@@ -37,7 +37,7 @@ from aotlite.backends.protocol import SizedRun
 from aotlite.backends.threads import get_num_threads
 from aotlite.ir.arrays.device import CPU as CPU_DEVICE
 from aotlite.ir.deferred import deferred
-from aotlite.ir.errors import BackendError
+from aotlite.ir.errors import BackendError, UnsupportedError
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta, table_in
 from aotlite.ir.symbols.proving import Unproved, untold
@@ -76,11 +76,7 @@ class CpuBackend:
 
     def compile(self, graph: Graph) -> Run:
         """Returns the callable of a pure graph, which may end with copies into inputs."""
-        if not is_of_cpu(graph):
-            raise BackendError(
-                f"cpu: graph {graph.name} has values on other devices, expected cpu alone; compile "
-                "with backend='auto'"
-            )
+        _require_cpu(graph)
         begin_loading()
         clock = _Clock()
         threads = get_num_threads()
@@ -114,6 +110,7 @@ class CpuBackend:
     ) -> SizedRun | None:
         """Returns the run of a graph with symbolic sizes, compiled once for all of them. None if a
         question about sizes has no answer for all of them, after `refused` got the reason."""
+        _require_cpu(graph)
         begin_loading()
         table = table_in([node.meta for node in graph.nodes])
         program = loops.sized_program(graph, table, refused)
@@ -121,7 +118,7 @@ class CpuBackend:
             return None
         try:
             text = sized.sized_text(program, table)
-        except Unproved as problem:
+        except (Unproved, UnsupportedError) as problem:
             refused(loops.unproved(graph, problem))
             return None
         made: SizedRun = sized.SizedProgramRun(graph, text, contract=self.contract)
@@ -236,6 +233,14 @@ class _Clock:
         result = function(*args, **options)
         self.seconds[name] = perf_counter() - begin
         return result
+
+
+def _require_cpu(graph: Graph) -> None:
+    if not is_of_cpu(graph):
+        raise BackendError(
+            f"cpu: graph {graph.name} has values on other devices, expected cpu alone; compile "
+            "with backend='auto'"
+        )
 
 
 def is_of_cpu(graph: Graph) -> bool:

@@ -17,6 +17,7 @@ from aotlite.backends.loops.program import LoopProgram
 from aotlite.backends.loops.program_run import ProgramRun
 from aotlite.backends.loops.program_sizes import SizesAt
 from aotlite.backends.threads import get_num_threads
+from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import table_in
 from aotlite.ir.symbols.proving import Unproved, proving, untold
@@ -73,12 +74,12 @@ def sized_program(
     try:
         with proving(table):
             return improved(program_of(graph), ANY_THREADS)
-    except Unproved as problem:
+    except (Unproved, UnsupportedError) as problem:
         refused(unproved(graph, problem))
     return None
 
 
-def unproved(graph: Graph, problem: Unproved) -> str:
+def unproved(graph: Graph, problem: Exception) -> str:
     """Returns the reason why a graph has no kernels for all sizes."""
     return f"{graph.name}: kernels for all sizes would have to know {problem}"
 

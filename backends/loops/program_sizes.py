@@ -8,7 +8,7 @@ interpreter runs and memory is planned for. Spec: `specs/sized_kernels.md`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import attrs
@@ -21,7 +21,10 @@ from aotlite.backends.loops.program import (
     MatrixWindow,
     Placed,
     ProgramBuffer,
+    Reduce,
+    Statement,
     Step,
+    Store,
 )
 from aotlite.backends.loops.rewrite import on_statement
 from aotlite.ir.graph import Graph, Node, map_nodes
@@ -90,6 +93,8 @@ class SizesAt:
             case Kernel():
                 body = [on_statement(each, self._scalar, self._affine) for each in step.body]
                 extents = self.put(step.extents)
+                if 0 in extents[step.space :]:
+                    body = _of_no_points(body)
                 return attrs.evolve(step, extents=extents, body=tuple(body))
             case Gemm():
                 a, b, c = map(self._window, (step.a, step.b, step.c))
@@ -127,6 +132,18 @@ class SizesAt:
             dynamic = tuple(zip(operands, steps, strict=True))
             return load(buffer, self._affine(attrs.evolve(address, dynamic=dynamic)), value.dtype)
         return with_operands(value, operands)
+
+
+def _of_no_points(body: Sequence[Statement]) -> list[Statement]:
+    """Returns the statements of rows without inner points: what they would reduce is not loaded."""
+    found: list[Statement] = []
+    for each in body:
+        if type(each) is Reduce:
+            nothing = tuple([const(0, value.dtype) for value in each.values])
+            found.append(attrs.evolve(each, values=nothing))
+        elif type(each) is Store and each.each_row:
+            found.append(each)
+    return found
 
 
 def _is_idle(step: Step) -> bool:

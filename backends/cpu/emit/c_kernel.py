@@ -43,6 +43,7 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar, walk
 from aotlite.ir.scalar.primitives import COMPARISONS
+from aotlite.ir.symbols.proving import is_proved
 
 SCRATCH = 1 << 16
 """The most bytes of local arrays for values that are kept between passes."""
@@ -255,12 +256,19 @@ class KernelPrinter:
         """Prints loops over inner axes around the innermost one."""
         scopes = [self.row]
         for k in axes:
-            scopes.append(CScope(scopes[-1], 1 << k))
+            scopes.append(self._inside(scopes[-1], k))
         innermost(work, scopes[-1])
         for k in reversed(axes):
             inside = scopes.pop()
             head = f"for (i64 i{k} = 0; i{k} < {self.facts.extents[k]}; ++i{k}) {{"
             scopes[-1].lines += [head, *self.apart, *inside.lines, "}"]
+
+    def _inside(self, parent: CScope, k: int) -> CScope:
+        """Returns the scope of a loop over an inner axis. Loads that need a point stay inside where
+        the axis may have none."""
+        extent = self.facts.extents[k]
+        sure = type(extent) is int or is_proved(extent > 0)
+        return CScope(parent, 1 << k, branch=not sure)
 
     def _points(self, work: PointWork, parent: CScope) -> None:
         """Prints a loop over single points. The number of a point gives its lane."""
@@ -268,7 +276,7 @@ class KernelPrinter:
         lanes = max([reduce.lanes for reduce in work.reduces], default=1)
 
         def loop(part: PointWork, outside: CScope, place: Range) -> None:
-            scope = CScope(outside, 1 << k)
+            scope = self._inside(outside, k)
             if lanes > 1:
                 scope.lines.append(f"const i64 point = {self.body.number(scope)};")
             self.body.point(part, scope, lambda reduce: of_point(reduce.lanes))
@@ -370,7 +378,7 @@ class KernelPrinter:
         if bounds[0] == bounds[1]:
             return
         k = self.loops.inner[-1]
-        scope = CScope(parent, 1 << k)
+        scope = self._inside(parent, k)
         scope.lines.append(f"const i64 i{k} = {base} + lane;")
         self.body.point(work, scope, lambda reduce: "[lane]")
         head = f"for (i64 lane = {bounds[0]}; lane < {bounds[1]}; ++lane) {{"
@@ -437,7 +445,7 @@ class KernelPrinter:
         last, vector = self.loops.inner[-1], self.loops.vector or 0
         lines: list[str] = []
         for place in places:
-            outside = CScope(parent, 1 << last)
+            outside = self._inside(parent, last)
             outside.positions[last] = self.body.writer.fresh()
             outside.lines.append(f"const i64 {outside.positions[last]} = {place};")
             inside = CScope(outside, 1 << vector)

@@ -99,8 +99,8 @@ def test_a_program_for_all_sizes_is_the_graph_at_each(name, low):
 @pytest.mark.parametrize("name", OPS_WITH_LOOPS)
 def test_an_op_for_all_sizes_is_its_kernel(name):
     samples = samples_of(name)
-    for each in graphs_of(name, samples[:: max(len(samples) // 6, 1)]):
-        case = symbolized(each.name, each.graph)
+    for k, each in enumerate(graphs_of(name, samples[:: max(len(samples) // 6, 1)])):
+        case = symbolized(each.name, each.graph, 2 * (k % 2), shared=k % 3 > 0)
         if case is not None:
             assert_sized(case, 4)
 

@@ -20,7 +20,7 @@ from aotlite.ir.run.transform import Transformer
 from aotlite.ir.symbols.symint import SymBool
 from aotlite.ir.symbols.table import SymbolTable
 
-SIZES = (0, 1, 2, 3, 5, 8, 16, 17, 33, 64, 100)
+SIZES = (0, 1, 2, 3, 4, 5, 8, 16, 17, 33, 64, 100)
 HINTS = {"a": 24, "b": 40, "c": 12, "d": 6}
 
 Shape = tuple[int | str, ...]
@@ -78,26 +78,30 @@ def sized(name: str, function: Callable[..., Any], *shapes: Shape, low: int = 0)
 
 
 class _Symbolized(Transformer):
-    """Rebuilds a graph with symbols for the sizes of its inputs; equal sizes share one."""
+    """Rebuilds a graph with symbols, minus `less`, for the sizes of its inputs."""
 
-    def __init__(self, graph: Graph, table: SymbolTable) -> None:
+    def __init__(self, graph: Graph, table: SymbolTable, less: int) -> None:
         super().__init__(graph)
-        self.table = table
+        self.table, self.less = table, less
 
     def placeholder(self, target: object, args: tuple[object, ...]) -> Any:
         meta: TensorMeta = self.node.meta  # type: ignore[assignment]
-        shape = tuple(map(self.table.size, meta.shape))
+        shape = tuple([self._size(size) for size in meta.shape])
         stride = symbolic_strides(shape, meta.shape, meta.stride)
         changed = tensor_meta(shape, stride, meta.dtype, meta.device)
         return Proxy(self.builder, self.builder.add(self.node.with_args((), changed)))
 
+    def _size(self, size: int) -> Any:
+        return size if size < 2 else self.table.size(size + self.less) - self.less
 
-def symbolized(name: str, graph: Graph) -> Sized | None:
+
+def symbolized(name: str, graph: Graph, less: int = 0, *, shared: bool = True) -> Sized | None:
     """The graph with symbols in the place of the sizes of its inputs; None where an op refuses
-    them, or needs all sizes as numbers."""
-    table = SymbolTable(duck_shape=True)
+    them, or needs all sizes as numbers. With `less` 2 a size may be 0 or 1; `shared`: equal sizes
+    are one symbol."""
+    table = SymbolTable(duck_shape=shared)
     try:
-        made = _Symbolized(graph, table).transform()
+        made = _Symbolized(graph, table, less).transform()
     except AotliteError:
         return None
     facts = [each.fact for each in table.log if each.specializes]
