@@ -550,6 +550,33 @@ def test_size_that_is_stored_is_a_number_afterwards():
     assert form((6, 6, 12, {"both": [3]}, [18], {"x": (6, 3)})) == form(look())
 
 
+@functools.lru_cache
+def rounded_up(size, multiple):
+    """A size, as a whole number of blocks."""
+    return [-(-size // multiple) * multiple]
+
+
+@functools.cache
+def doubled(size):
+    """Twice a size."""
+    return size * 2
+
+
+def test_cache_of_a_function_of_sizes_has_no_symbols_afterwards():
+    """It serves eager calls, and captures with other symbols, too."""
+
+    def program(x):
+        return x.reshape(x.shape[0], -1)[:, : rounded_up(x.shape[1], 2)[0] + doubled(3)]
+
+    doubled.cache_clear()
+    rounded_up.cache_clear()
+    for _ in range(2):
+        _, x = symbolic(6, 3)
+        capture(program, lambda leaves: [program(*leaves)], [x], [(0, x)], lambda r: (r, None))
+        assert form([4]) == form(rounded_up(3, 2))
+    assert doubled.cache_info().currsize == 1  # a cache without symbols is left alone
+
+
 def test_stored_size_that_is_read_is_refused_as_a_number_is():
     """CAP-14: unless it is the number that is there already."""
     state = {"rows": 0}

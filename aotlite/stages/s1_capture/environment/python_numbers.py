@@ -11,6 +11,8 @@ from __future__ import annotations
 import collections
 import contextlib
 import enum
+import functools
+import gc
 import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -48,6 +50,7 @@ _ARRAY = 4096
 """The largest array, in bytes, whose contents are compared and restored."""
 _LEFT = (Tensor, types.ModuleType, type, types.FunctionType, types.MethodType, tuple, frozenset)
 
+_CACHED: Any = type(functools.lru_cache(print))
 _PLAIN = frozenset(PLAIN)
 _ALONE = _PLAIN | {Tensor, types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType}
 """Most of the things that a function can name: none holds others, or attributes to look at."""
@@ -198,7 +201,10 @@ def _stored(functions: Iterable[object]) -> Iterator[AccessPath]:
 
 def _put_numbers(roots: Sequence[AccessPath], leaves: list[object]) -> None:
     """Puts numbers in place of symbolic sizes that the function has stored where it can be found
-    by name: writes to Python objects happen once, in the call that is traced."""
+    by name: writes to Python objects happen once, in the call that is traced.
+
+    An `lru_cache` with symbolic sizes is cleared: nobody can write numbers into it.
+    """
     left, met = IN_ALL, set()
     queue = [(place, place.resolve(leaves)) for place in roots]
     for place, value in queue:  # grows while it is walked
@@ -212,9 +218,25 @@ def _put_numbers(roots: Sequence[AccessPath], leaves: list[object]) -> None:
             if table is not None:
                 with contextlib.suppress(UnsupportedError):  # a size that nobody knows yet
                     _bind(at, concrete(inner, table.hints), leaves)
+            elif type(inner) is _CACHED and _has_size(gc.get_referents(inner), 3):
+                inner.cache_clear()
             elif id(inner) not in met and _is_object(inner):
                 met.add(id(inner))
                 queue += [(at.then("attr", k), each) for k, each in _attributes(inner).items()]
+
+
+def _has_size(things: Iterable[object], depth: int) -> bool:
+    """Whether there is a symbolic size among these things, or that deep in containers there."""
+    for each in things:
+        if type(each) is SymInt:
+            return True
+        if depth and type(each) in (tuple, list, dict) and _has_size(_within(each), depth - 1):
+            return True
+    return False
+
+
+def _within(thing: Any) -> Iterable[object]:
+    return [*thing.keys(), *thing.values()] if type(thing) is dict else thing
 
 
 def _spread(place: AccessPath, value: object) -> Iterator[tuple[Items, Any, AccessPath]]:
