@@ -50,7 +50,7 @@ _ARRAY = 4096
 """The largest array, in bytes, whose contents are compared and restored."""
 _LEFT = (Tensor, types.ModuleType, type, types.FunctionType, types.MethodType, tuple, frozenset)
 
-_CACHED: Any = type(functools.lru_cache(print))
+_CACHED = type(functools.lru_cache(print))
 _PLAIN = frozenset(PLAIN)
 _ALONE = _PLAIN | {Tensor, types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType}
 """Most of the things that a function can name: none holds others, or attributes to look at."""
@@ -230,13 +230,11 @@ def _has_size(things: Iterable[object], depth: int) -> bool:
     for each in things:
         if type(each) is SymInt:
             return True
-        if depth and type(each) in (tuple, list, dict) and _has_size(_within(each), depth - 1):
+        if depth and isinstance(each, dict) and _has_size((*each, *each.values()), depth - 1):
+            return True
+        if depth and isinstance(each, (tuple, list)) and _has_size(each, depth - 1):
             return True
     return False
-
-
-def _within(thing: Any) -> Iterable[object]:
-    return [*thing.keys(), *thing.values()] if type(thing) is dict else thing
 
 
 def _spread(place: AccessPath, value: object) -> Iterator[tuple[Items, Any, AccessPath]]:
