@@ -4,6 +4,7 @@ symint        SymInt, SymBool: the arithmetic and comparisons that users of size
 table         SymbolTable: interns expressions, decides comparisons, logs assumptions
 assumption    one logged answer
 proofs        what follows for all values, from ranges and earlier assumptions
+cases         runs a function so that only what its result needs is assumed
 calls         `//`, `%`, `**`, max, min
 python_number what takes a number's value: hashes of a user's dict, NumPy, bits
 polynomial    polynomials over atoms, the lowest layer

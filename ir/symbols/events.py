@@ -13,13 +13,14 @@ the events, and shows that the guards imply them (DYN-11). Spec: `specs/guards_p
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 from aotlite.ir.provenance.library_files import is_library_file
 from aotlite.ir.provenance.location import Location, place_of
 from aotlite.ir.symbols.symint import SymInt
 
-__all__ = ["Claimed", "Event", "Events", "Span"]
+__all__ = ["Claimed", "Event", "Events", "RuleRun", "Span"]
 
 Claimed: TypeAlias = "tuple[str, Any, Any, Any]"
 Event: TypeAlias = "SymInt | Claimed"
@@ -63,3 +64,31 @@ class Events(list[Event]):
             if line is not None and not is_library_file(place_of(line).file):
                 return line
         return self.lines.get(index)
+
+
+class RuleTable(Protocol):
+    """What a `SymbolTable` has for `RuleRun`."""
+
+    op: str | None
+    locate: Callable[[], Location | None]
+    events: Events
+
+
+class RuleRun:
+    """A block in which a meta rule runs; it may be within another one."""
+
+    __slots__ = ("first", "op", "outer", "table")
+
+    def __init__(self, table: RuleTable, op: str) -> None:
+        self.table = table
+        self.op = op
+
+    def __enter__(self) -> None:
+        self.outer, self.table.op = self.table.op, self.op
+        self.first = len(self.table.events)
+
+    def __exit__(self, *_: object) -> None:
+        self.table.op = self.outer
+        events = self.table.events
+        if len(events) > self.first:
+            events.rules.append((self.first, len(events), self.op, self.table.locate()))

@@ -34,10 +34,19 @@ from aotlite.ir.symbols.polynomial import (
     scaled,
     substitute,
 )
-from aotlite.ir.symbols.symint import ABOVE, BELOW, SymInt
+from aotlite.ir.symbols.symint import ABOVE, BELOW, SymBool, SymInt
 
-__all__ = ["Facts", "equation", "known_by_bounds", "nonnegative_form"]
+__all__ = [
+    "Facts",
+    "answer_of_hints",
+    "equation",
+    "known_by_bounds",
+    "least_of",
+    "nonnegative_form",
+    "said_simply",
+]
 
+Value: TypeAlias = "int | SymInt"
 _Key: TypeAlias = frozenset[tuple[Monomial, int]]
 Learned: TypeAlias = "tuple[str, Terms, int | Terms, bool]"
 
@@ -48,7 +57,7 @@ _DEPTH = 4
 class Facts:
     """The facts that are known beyond the atoms' own ranges; added, and never removed."""
 
-    __slots__ = ("_least", "_nonzero", "_say", "_values")
+    __slots__ = ("_extremes", "_least", "_nonzero", "_say", "_values")
 
     def __init__(self, say: Callable[[Learned], None]) -> None:
         self._say = say
@@ -59,11 +68,43 @@ class Facts:
         """Polynomial without constant -> its lower bound."""
         self._nonzero: set[_Key] = set()
         """Polynomials that are not 0."""
+        self._extremes: list[Call] = []
+        """Extremes of a symbol and a number, `max(s0, 1)`, until a fact decides them."""
+
+    def watch(self, atom: Call) -> None:
+        """Makes an extreme equal its operand once a fact says which, if it is as `max(s0, 1)`."""
+        if atom.function in ("max", "min") and isinstance(atom.left, int):
+            if len(_singles(_terms(atom.right))) == len(_terms(atom.right)) == 1:
+                self._extremes.append(atom)
+
+    def _decide_extremes(self) -> None:
+        """Makes the extremes equal an operand that are decided by now; watches the rest."""
+        waiting, self._extremes = self._extremes, []
+        for atom in waiting:
+            value = self._operand_of(atom)
+            if value is None:
+                self._extremes.append(atom)
+            else:
+                self._values[atom] = value
+                self._say(("==", {(atom,): 1}, value, True))
+        if len(waiting) > len(self._extremes):
+            self._say_again()
+
+    def _operand_of(self, atom: Call) -> Terms | None:
+        """The operand that an extreme equals; None where that is open."""
+        number, other = atom.left, _terms(atom.right)
+        assert isinstance(number, int)
+        low, high = self.range(other)
+        if low is not None and low >= number:
+            return other if atom.function == "max" else _terms(number)
+        if high is not None and high <= number:
+            return _terms(number) if atom.function == "max" else other
+        return None
 
     def __copy__(self) -> Facts:
         made = Facts(self._say)
         made._values, made._least = dict(self._values), dict(self._least)
-        made._nonzero = set(self._nonzero)
+        made._nonzero, made._extremes = set(self._nonzero), list(self._extremes)
         return made
 
     # -------------------------------------------------------------------------------- questions
@@ -169,6 +210,7 @@ class Facts:
         self._learn(_positive_content(terms))
         above = _without_factors(add(terms, {(): 1}))
         self._learn(_positive_content(add(above, {(): 1}, -1)))
+        self._decide_extremes()
 
     def _learn(self, terms: Terms) -> None:
         rest, constant = _apart(terms)
@@ -193,7 +235,8 @@ class Facts:
                     self._values[atom] = rest
                     self._say(("==", {(atom,): 1}, rest, True))
                     self._say_again()
-                    return
+                    break
+        self._decide_extremes()
 
     def _say_again(self) -> None:
         """Adds the earlier facts again, with the newly known atom replaced by its value."""
@@ -333,7 +376,54 @@ def _is_within(atom: Atom, other: Atom) -> bool:
     return atom in atoms or any(_is_within(atom, a) for a in atoms)
 
 
+# ----------------------------------------------------------------------- comparisons in other forms
+def said_simply(fact: SymBool) -> SymBool:
+    """An equivalent (in)equality, without common factors and constants on the left."""
+    if fact.relation not in ("==", "!=") or isinstance(fact.right, SymInt):
+        return fact
+    table = fact.left.table
+    left, right = equation(table.terms_of(fact.left - fact.right))
+    return _of_operand(SymBool(table.of(left), fact.relation, right))
+
+
+def _of_operand(fact: SymBool) -> SymBool:
+    """`s0 > 1` for `max(1, s0) != 1`; any other fact as it is."""
+    (monomial, c), *others = fact.left.terms.items()
+    atom = monomial[0]
+    if others or c != 1 or monomial[1:] or not isinstance(atom, Call) or atom.function != "max":
+        return fact
+    if atom.left != fact.right or isinstance(atom.right, int):
+        return fact
+    return SymBool(atom.right, "<=" if fact.relation == "==" else ">", fact.right)
+
+
 def nonnegative_form(relation: str, difference: Terms) -> Terms:
     """The polynomial that is at least 0 exactly where `difference` has this relation to 0."""
     signed = scaled(difference, -1) if relation in ("<", "<=") else difference
     return signed if relation in ("<=", ">=") else add(signed, {(): 1}, -1)
+
+
+def answer_of_hints(fact: SymBool) -> bool:
+    """The answer of the hints. Of a product that is compared with 0 the factors are asked."""
+    parts = _factors(fact)
+    if not parts:
+        return fact.hint
+    zero = next((part for part in parts if part.hint == 0), None)
+    nonzero = all(parts) if zero is None else bool(zero)
+    return nonzero == (fact.relation == "!=")
+
+
+def _factors(fact: SymBool) -> list[SymInt]:
+    """The factors of a product that is compared with 0; none of anything else."""
+    table = fact.left.table
+    difference = table.terms_of(fact.left - fact.right)
+    if fact.relation not in ("==", "!=") or len(difference) != 1:
+        return []
+    (monomial,) = difference
+    return [table.of({(atom,): 1}) for atom in dict.fromkeys(monomial)] if monomial[1:] else []
+
+
+def least_of(terms: Terms) -> int | None:
+    """A lower bound, where the terms are a single atom."""
+    (monomial, c), *others = terms.items()
+    return monomial[0].lower if len(monomial) == 1 and c == 1 and not others else None

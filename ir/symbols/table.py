@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -20,7 +20,7 @@ from aotlite.ir.provenance.location import Location
 from aotlite.ir.symbols import calls, sympy_forms
 from aotlite.ir.symbols.assumption import Answer, Assumption, Texts, concrete, marked, printing
 from aotlite.ir.symbols.calls import FUNCTIONS, Call, text_of
-from aotlite.ir.symbols.events import Events
+from aotlite.ir.symbols.events import Events, RuleRun
 from aotlite.ir.symbols.polynomial import (
     Atom,
     Range,
@@ -31,7 +31,14 @@ from aotlite.ir.symbols.polynomial import (
     multiply,
     subtract,
 )
-from aotlite.ir.symbols.proofs import Facts, equation, known_by_bounds, nonnegative_form
+from aotlite.ir.symbols.proofs import (
+    Facts,
+    answer_of_hints,
+    known_by_bounds,
+    least_of,
+    nonnegative_form,
+    said_simply,
+)
 from aotlite.ir.symbols.proving import Unproved, same_or_raise
 from aotlite.ir.symbols.symint import (
     RELATIONS,
@@ -64,6 +71,11 @@ class SymbolTable:
     """Whether the guards were made: hints answer what is asked from then on, without a log."""
     late: list[SymBool | Answer] = attrs.field(factory=list, init=False)
     """What was answered so: by who looks at a trace, and by no stage."""
+    weakest: bool = False
+    """Whether rules run by cases, which logs an assumption only if results need it
+    (`ir/symbols/cases`). A size whose range is given sets it."""
+    asked: Callable[[SymBool | Answer], object] | None = attrs.field(default=None, init=False)
+    """Gets what the hints answer instead of the log; it may raise."""
     log: list[Assumption] = attrs.field(factory=list, init=False)
     """Every assumption, in order, each once."""
     symbols: dict[str, Symbol] = attrs.field(factory=dict, init=False)
@@ -75,7 +87,7 @@ class SymbolTable:
     open: dict[tuple[str, Any, Any], SymBool] = attrs.field(factory=dict, init=False)
     """Comparisons without one; emptied by each assumption, which may decide some."""
     cache: dict[Any, Any] = attrs.field(factory=dict, init=False)
-    """A cache for other modules: metas with symbols, and results of meta rules for them."""
+    """By any key: metas with symbols, results of meta rules for them, sizes by hint."""
     op: str | None = attrs.field(default=None, init=False)
     """The op whose meta rule is running."""
     spelled: Callable[[SymInt], str] | None = attrs.field(default=None, init=False)
@@ -89,8 +101,6 @@ class SymbolTable:
     """(operation, operands) -> the number, where that was interned before."""
     _calls: dict[Any, Any] = attrs.field(factory=dict, init=False)
     """(function, operands) -> the result, of `call`, `atom` and `ask`."""
-    _by_hint: dict[int, SymInt] = attrs.field(factory=dict, init=False)
-    _counts: dict[str, int] = attrs.field(factory=dict, init=False)
     atoms: list[Atom] = attrs.field(factory=list, init=False)
     """Every atom, in order of its number."""
 
@@ -104,16 +114,22 @@ class SymbolTable:
         self.shown_as_ints = True
         hash_by_value()
 
-    def size(self, hint: int, source: str = "") -> Any:
-        """A symbol for the size of a dimension; the hint itself for 0 and 1, which broadcasting
-        and contiguity treat specially (DYN-1): PyTorch's 0/1 specialization."""
-        if hint < 2:
+    def size(
+        self, hint: int, source: str = "", *, lower: int = 2, upper: int | None = None
+    ) -> Any:
+        """A symbol of this range for the size of a dimension; the hint itself if it is below.
+
+        From 2 is PyTorch's 0/1 specialization; from 0 rules ask what they need (DYN-1)."""
+        if hint < lower:
             return hint
+        if lower != 2 or upper is not None:
+            self.weakest = True
         if not self.duck_shape:
-            return self.symbol(hint, source, lower=2)
-        found = self._by_hint.get(hint)
+            return self.symbol(hint, source, lower=lower, upper=upper)
+        key = ("size", hint, lower, upper)
+        found = self.cache.get(key)
         if found is None:
-            self._by_hint[hint] = found = self.symbol(hint, source, lower=2)
+            found = self.cache[key] = self.symbol(hint, source, lower=lower, upper=upper)
         elif source:
             self.symbols[self.text(found)].sources.append(source)
         return found
@@ -128,14 +144,17 @@ class SymbolTable:
     ) -> SymInt:
         """A fresh symbol of this range: s0, s1, ...; u0, u1, ... for one without a hint."""
         letter = "u" if hint is None else "s"
-        count = self._counts.get(letter, 0)
-        self._counts[letter] = count + 1
-        made = Symbol(len(self.atoms), f"{letter}{count}", hint, (lower, upper))
+        count = sum([name.startswith(letter) for name in self.symbols])
+        made = self.named_symbol(f"{letter}{count}", hint, (lower, upper))
         if source:
-            made.sources.append(source)
+            self.symbols[self.text(made)].sources.append(source)
+        return made
+
+    def named_symbol(self, name: str, hint: int | None, room: Range) -> SymInt:
+        """A fresh symbol of this name, which no other symbol of the table has."""
+        made = self.symbols[name] = Symbol(len(self.atoms), name, hint, room)
         self.atoms.append(made)
-        self.symbols[made.name] = made
-        result = self.named(made.name)
+        result = self.named(name)
         self.said("==", {(made,): 1}, result, True)
         return result
 
@@ -167,7 +186,7 @@ class SymbolTable:
         return found
 
     def _by_terms(self, key: int, terms: Terms) -> SymInt:
-        made = SymInt(self, key, terms.get((), 0), _least(terms), None, None, None)
+        made = SymInt(self, key, terms.get((), 0), least_of(terms), None, None, None)
         made._terms = terms
         if made.least is not None:
             self.events.append((">=", made, made.least, True))
@@ -266,6 +285,8 @@ class SymbolTable:
 
     def call(self, function: str, left: Value, right: Value) -> Any:
         """`//`, `%`, `**`, `max` or `min` of two values, one of them symbolic."""
+        if type(left) is int and function in ("max", "min"):  # one key for both orders
+            left, right = right, left
         key = (function, left, right)
         found = self._calls.get(key)
         if found is None:
@@ -281,6 +302,7 @@ class SymbolTable:
         if found is None:
             made = Call(len(self.atoms), function, left, right, room)
             self.atoms.append(made)
+            self._facts.watch(made)
             for relation, bound in zip((">=", "<="), room, strict=True):
                 if bound is not None:
                     self.said(relation, {(made,): 1}, bound, True)
@@ -303,7 +325,10 @@ class SymbolTable:
         def of_atom(atom: Any) -> int:
             if isinstance(atom, Call):
                 operands = [self.evaluate(v, given) for v in (atom.left, atom.right)]
-                return FUNCTIONS[atom.function](*operands)
+                table = table_of(operands)  # the values may be symbols of it (`cases`)
+                if table is None:
+                    return FUNCTIONS[atom.function](*operands)
+                return cast(int, table.call(atom.function, *operands))
             if atom.name not in given:
                 raise UnsupportedError(
                     f"symbols: the value of {atom.name} is asked for, expected a size that is "
@@ -335,14 +360,21 @@ class SymbolTable:
         known = self.known(fact)
         if known is None and self.spelled is not None:
             return same_or_raise(fact, in_rule=self.op is not None)
-        answer: bool = fact.hint if known is None else known
+        answer: bool = answer_of_hints(fact) if known is None else known
+        taken = said_simply(fact if answer else fact.negated()) if known is None else None
+        if taken is None or not self._is_told(taken):
+            self.said(fact.relation, fact.left, fact.right, answer)
+            if taken is not None and self.known(fact) is None:  # else it follows from its factors
+                self.assume(taken)
+        return answer
+
+    def _is_told(self, fact: SymBool | Answer) -> bool:
+        """Whether an answer of the hints is no assumption: those of `closed`, and for `asked`."""
         if self.closed:
             self.late.append(fact)
-            return answer
-        self.said(fact.relation, fact.left, fact.right, answer)
-        if known is None:
-            self._assume(_said_simply(fact if answer else fact.negated()))
-        return answer
+        elif self.asked is not None:
+            self.asked(fact)
+        return self.closed or self.asked is not None
 
     def specialize(self, value: SymInt) -> int:
         """The hint; logs the assumption that the value equals it."""
@@ -350,12 +382,11 @@ class SymbolTable:
         if constant is None and self.spelled is not None:
             raise Unproved(f"the value of {self.expression(value)}")
         number: int = value.hint if constant is None else constant
-        if self.closed:
-            self.late.append(SymBool(value, "==", number))
-            return number
-        self.said("==", value, number, True)
-        if constant is None:
-            self._assume(_said_simply(SymBool(value, "==", number)))
+        taken = said_simply(SymBool(value, "==", number)) if constant is None else None
+        if taken is None or not self._is_told(taken):
+            self.said("==", value, number, True)
+            if taken is not None:
+                self.assume(taken)
         return number
 
     def ask(self, function: Callable[..., Any], *operands: Any) -> Any:
@@ -367,14 +398,10 @@ class SymbolTable:
         if key not in self._calls:
             if self.spelled is not None:
                 raise Unproved(f"{function.__name__} of sizes")
-            answer = function(*concrete(operands, self.hints))
-            if self.closed:
-                self.late.append(Answer(function, operands, answer))
-                return answer
-            self._calls[key] = answer
-            found = Assumption(Answer(function, operands, answer), self.op, self.locate())
-            self.log.append(found)
-            self.said("assumed", found, None, True)
+            answer = Answer(function, operands, function(*concrete(operands, self.hints)))
+            if self._is_told(answer):
+                return answer.value
+            self.assume(answer)
         return self._calls[key]
 
     def compare(self, fact: SymBool) -> bool | SymBool:
@@ -386,9 +413,20 @@ class SymbolTable:
             self.said(fact.relation, fact.left, fact.right, known)
         return truth
 
-    def _assume(self, fact: SymBool) -> None:
+    def assume(self, fact: SymBool | Answer) -> None:
+        """Logs a fact, and learns it."""
+        found = Assumption(fact, self.op, self.locate())
+        self.log.append(found)
+        if isinstance(fact, Answer):
+            self.said("assumed", found, None, True)
+        self.learn(fact)
+
+    def learn(self, fact: SymBool | Answer) -> None:
+        """Makes a fact known; logs nothing."""
+        if isinstance(fact, Answer):
+            self._calls[fact.function, fact.operands] = fact.value
+            return
         self.open.clear()
-        self.log.append(Assumption(fact, self.op, self.locate()))
         difference = self.terms_of(fact.left - fact.right)
         if fact.relation == "==":
             self._facts.learn_zero(difference)
@@ -409,9 +447,9 @@ class SymbolTable:
         """Says of the next event which line of the user asked; within a rule, `rule_of` does."""
         self.events.lines[len(self.events)] = self.locate()
 
-    def rule_of(self, op: str) -> _RuleRun:
+    def rule_of(self, op: str) -> RuleRun:
         """A block in which the meta rule of this op runs: assumptions and events name it."""
-        return _RuleRun(self, op)
+        return RuleRun(self, op)
 
     # ------------------------------------------------------------------------------------- text
     def text(self, value: SymInt) -> str:
@@ -437,44 +475,9 @@ class SymbolTable:
         return f"SymbolTable({shown}; {len(self.log)} assumptions)"
 
 
-class _RuleRun:
-    """A block in which a meta rule runs; it may be within another one."""
-
-    __slots__ = ("first", "op", "outer", "table")
-
-    def __init__(self, table: SymbolTable, op: str) -> None:
-        self.table = table
-        self.op = op
-
-    def __enter__(self) -> None:
-        self.outer, self.table.op = self.table.op, self.op
-        self.first = len(self.table.events)
-
-    def __exit__(self, *_: object) -> None:
-        self.table.op = self.outer
-        events = self.table.events
-        if len(events) > self.first:
-            events.rules.append((self.first, len(events), self.op, self.table.locate()))
-
-
 _NEUTRAL: Final[dict[Combine, int]] = {add: 0, subtract: 0, multiply: 1}
 _SIGN: Final[dict[Combine, str]] = {add: "+", subtract: "-", multiply: "*"}
 _POINT = attrgetter("point")
-
-
-def _least(terms: Terms) -> int | None:
-    """A lower bound, where the terms are a single atom."""
-    (monomial, c), *others = terms.items()
-    return monomial[0].lower if len(monomial) == 1 and c == 1 and not others else None
-
-
-def _said_simply(fact: SymBool) -> SymBool:
-    """An equivalent (in)equality, without common factors and constants on the left."""
-    if fact.relation not in ("==", "!=") or isinstance(fact.right, SymInt):
-        return fact
-    table = fact.left.table
-    left, right = equation(table.terms_of(fact.left - fact.right))
-    return SymBool(table.of(left), fact.relation, right)
 
 
 def table_of(values: Iterable[Any]) -> SymbolTable | None:
