@@ -72,8 +72,7 @@ class SymbolTable:
     late: list[SymBool | Answer] = attrs.field(factory=list, init=False)
     """What was answered so: by who looks at a trace, and by no stage."""
     weakest: bool = False
-    """Whether rules run by cases, which logs an assumption only if results need it
-    (`ir/symbols/cases`). A size whose range is given sets it."""
+    """Whether rules run by cases (`ir/symbols/cases`): set by a size whose range is given."""
     asked: Callable[[SymBool | Answer], object] | None = attrs.field(default=None, init=False)
     """Gets what the hints answer instead of the log; it may raise."""
     log: list[Assumption] = attrs.field(factory=list, init=False)

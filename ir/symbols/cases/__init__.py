@@ -26,7 +26,7 @@ from aotlite.ir.symbols.calls import text_of
 from aotlite.ir.symbols.cases.parts import (
     Fact,
     Open,
-    Part,
+    SizePart,
     Room,
     moved_fact,
     named,
@@ -115,7 +115,7 @@ class _Run(Generic[T]):
         def note(fact: Fact) -> None:
             asked[_said(fact)] = fact
 
-        part = Part(self, self.facts, asked=note)
+        part = SizePart(self, self.facts, asked=note)
         for name, hint in hints.items():
             part.table.symbols[name].hint = hint
         if not part.possible:
@@ -126,7 +126,7 @@ class _Run(Generic[T]):
             return None
         kept = _Proof(self, result).needed(list(self._new(asked.values())), hints)
         if kept:  # then `max(s0, 1)` may be s0, which may do for more sizes
-            simple = Part(self, [*self.facts, *kept], asked=no_matter).put(result)
+            simple = SizePart(self, [*self.facts, *kept], asked=no_matter).put(result)
             if _written(simple) != _written(result):
                 fewer = _Proof(self, simple).needed(kept, {}) or []
                 if len(fewer) < len(kept):
@@ -135,7 +135,7 @@ class _Run(Generic[T]):
 
     def _new(self, asked: Iterable[Fact]) -> Iterator[Fact]:
         """What was asked, without what follows from the rest before it."""
-        learned = Part(self, self.facts, asked=no_matter)
+        learned = SizePart(self, self.facts, asked=no_matter)
         for fact in asked:
             if not learned.knows(fact):
                 yield fact
@@ -197,7 +197,7 @@ class _Proof(Generic[T]):
             return [fact]
         self.left, self.wrong, self.facts = _RUNS, [], [*self.run.facts, *others]
         try:
-            if Part(self.run, self.facts).knows(fact):
+            if SizePart(self.run, self.facts).knows(fact):
                 return []
             first = names_in(fact)
             self._search([fact.negated()], {}, sorted(first))
@@ -206,7 +206,7 @@ class _Proof(Generic[T]):
             ]
             if not all(map(self.run.fulfilled, less)):
                 return [fact]
-            return [fact] if Part(self.run, [*self.facts, *less]).knows(fact) else less
+            return [fact] if SizePart(self.run, [*self.facts, *less]).knows(fact) else less
         except (Open, _TooMany):
             return [fact]
 
@@ -214,7 +214,7 @@ class _Proof(Generic[T]):
         """The values without those that follow from the others."""
         for name, value in list(values.items()):
             rest = {other: n for other, n in values.items() if other != name}
-            if rest and Part(self.run, self.facts, rest).settled().get(name) == value:
+            if rest and SizePart(self.run, self.facts, rest).settled().get(name) == value:
                 values = rest
         return values
 
@@ -228,7 +228,7 @@ class _Proof(Generic[T]):
         self.left -= 1
         if self.left < 0:
             raise _TooMany
-        part = Part(self.run, self.facts, rooms, cases=cases)
+        part = SizePart(self.run, self.facts, rooms, cases=cases)
         if not part.possible or any(_within(wrong, rooms) for wrong in self.wrong):
             return
         values = part.settled()

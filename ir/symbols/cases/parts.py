@@ -1,4 +1,4 @@
-"""`Part`: a table of its own in which the symbols have a part of their values.
+"""`SizePart`: a table of its own in which the symbols have a part of their values.
 
 Ground floor. `fewest` runs a function in it to see what the function gives there.
 """
@@ -18,7 +18,7 @@ from aotlite.ir.symbols.table import SymbolTable
 __all__ = [
     "Fact",
     "Open",
-    "Part",
+    "SizePart",
     "Room",
     "moved_fact",
     "named",
@@ -63,7 +63,7 @@ def no_matter(fact: Fact) -> None:
     pass
 
 
-class Part:
+class SizePart:
     """A table of its own, in which symbols have a part of their values, and some facts hold."""
 
     def __init__(
