@@ -26,8 +26,8 @@ from aotlite.ir.symbols.calls import text_of
 from aotlite.ir.symbols.cases.parts import (
     Fact,
     Open,
-    SizePart,
     Room,
+    SizePart,
     moved_fact,
     named,
     names_in,

@@ -18,8 +18,8 @@ from aotlite.ir.symbols.table import SymbolTable
 __all__ = [
     "Fact",
     "Open",
-    "SizePart",
     "Room",
+    "SizePart",
     "moved_fact",
     "named",
     "names_in",
