@@ -293,6 +293,10 @@ def check(program: SizeProgram, most: int, **options: Any) -> tuple[Counter[str]
             seen["refused"] += 1
         elif not is_same(expected, found):
             return seen, f"at {sizes}:\n  eager    {expected}\n  compiled {found}"
+    for entry in compiled.entries:
+        late = getattr(getattr(entry.guarded, "sizes", None), "table", None)
+        if late is not None and late.late:
+            return seen, f"asked after the guards were made: {late.late}"
     regions = compiled.regions()
     seen["programs"] += 1
     seen["entries"] += len(regions)

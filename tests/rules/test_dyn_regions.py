@@ -309,6 +309,39 @@ def test_the_limit_counts_regions() -> None:
     assert len(compiled.entries) == 2
 
 
+@pytest.mark.rules("DYN-15", "GRD-4")
+def test_past_the_limit_the_line_that_fixes_a_size_is_named() -> None:
+    compiled = al.compile(loops, dynamic=None, backend="reference", recompile_limit=3)
+    for n in (2, 3, 4):
+        compiled(values((n,)))
+    with pytest.warns(RuntimeWarning, match=r"s0 == 3 \(.*for k in range\(x.shape\[0\]\)") as seen:
+        compiled(values((5,)))
+    assert "mark_dynamic(argument, dim)" in str(seen[0].message)
+
+
+@pytest.mark.rules("GEN-10", "VER-11")
+def test_stages_are_verified_with_the_numbers_of_the_call() -> None:
+    def windows(x: al.Tensor, w: al.Tensor) -> tuple[al.Tensor, ...]:
+        y = (x @ w).sin()
+        y[1:].mul_(2)
+        return y[::2], y.sum(0), x.t()
+
+    compiled = al.compile(windows, dynamic=True, verify=True, backend="reference")
+    for n in (4, 7):
+        agree(compiled, windows, (n, 3), (3, 2))
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("DYN-8")
+def test_no_stage_asks_about_sizes_when_the_guards_are_made() -> None:
+    compiled = al.compile(loss, dynamic=True, partition="min_cut", backend="reference")
+    for n in (4, 7, 9):
+        agree(compiled, loss, (n, 3), (3, 2))
+    region: Any = compiled.entries[0].guarded
+    assert region.sizes.table.closed
+    assert region.sizes.table.late == []
+
+
 @pytest.mark.rules("DYN-8")
 def test_instances_beyond_the_most_go_first_in_first_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aotlite.pipeline.size_regions.region.MOST_INSTANCES", 3)
