@@ -27,14 +27,14 @@ from aotlite.pipeline.arguments import (
 )
 from aotlite.pipeline.options import Options, make_options
 from aotlite.pipeline.recompile_limit import Miss, RecompileLimit, failing_guards
-from aotlite.stages.records.backward.partition import Partition
-from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.pipeline.size_regions.choice import symbolic_sizes
+from aotlite.pipeline.size_regions.report import EntryReports, Recompile
 from aotlite.stages.s1_capture import capture as capture_stage
 from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 from aotlite.stages.s10_runtime.guards.writer import MISS
 
 
-class CompiledFunction:
+class CompiledFunction(EntryReports):
     """A callable with the results, gradients, side effects and errors of the function it wraps.
     `entries` are the compiled variants; `forward_graph`, `backward_graph` and `source` are those of
     the newest."""
@@ -48,6 +48,7 @@ class CompiledFunction:
         """The functions of the entries whose leaves are the positional arguments themselves."""
         self._forms: dict[Any, list[CompiledEntry]] = {}
         self._lock = lock()
+        self.recompiles = []
         self.limit = RecompileLimit(options.recompile_limit, options.recompile_limit_is_error)
         self._name = name_from(getattr(function, "__name__", type(function).__name__))
         if not isinstance(function, functools.partial) and hasattr(function, "__name__"):
@@ -115,7 +116,9 @@ class CompiledFunction:
         return None
 
     def _new(self, call: FlatArguments) -> CompiledEntry:
+        reasons = self._misses(call) if self.entries else []
         entry = self._compile(call)
+        self.recompiles.append(Recompile(entry.number, tuple(reasons)))
         of_form = self._forms.setdefault(call.form, [])
         with UNFORKED:
             self.entries.append(entry)
@@ -133,7 +136,11 @@ class CompiledFunction:
 
     def _compile(self, call: FlatArguments) -> CompiledEntry:
         function, run = self.function, on_leaves(self.function, call)
-        request = Request(function, run, call.leaves, call.tensors(), flat_results, self._name)
+        known = [entry.meta for entry in self._forms.get(call.form, ())]
+        sizes = symbolic_sizes(function, call, known, self.options)
+        request = Request(
+            function, run, call.leaves, call.tensors(), flat_results, self._name, sizes
+        )
         return compile_once(request, self.options)
 
     # --- errors
@@ -175,44 +182,6 @@ class CompiledFunction:
     def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
-    @property
-    def forward_graph(self) -> Graph:
-        """The forward graph of the newest entry. Raises ArgumentError before the first call."""
-        return self._newest().partition.forward
-
-    @property
-    def backward_graph(self) -> Graph | None:
-        """The backward graph of the newest entry; None if nothing is differentiable."""
-        return self._newest().partition.backward
-
-    @property
-    def partition(self) -> Partition:
-        """Both graphs of the newest entry, and the values saved between them."""
-        return self._newest().partition
-
-    @property
-    def source(self) -> str:
-        """The generated Python source of the newest entry.
-
-        >>> import aotlite as al
-        >>> double = al.compile(lambda x: x * 2)
-        >>> _ = double(al.ones(3))
-        >>> print(double.source)  # doctest: +ELLIPSIS
-        # F0: f32[3]
-        ...
-        """
-        return self._newest().guarded.source
-
-    @property
-    def meta(self) -> FunctionMeta:
-        """The metadata of the newest entry."""
-        return self._newest().meta
-
-    def _newest(self) -> CompiledEntry:
-        if not self.entries:
-            raise ArgumentError(f"compile: {self._name} has no entry yet, expected a call first")
-        return self.entries[-1]
-
     def __repr__(self) -> str:
         return f"<compiled {self._name}: {len(self.entries)} entries>"
 
@@ -252,8 +221,10 @@ def compile(fn: Callable[..., object] | None = None, **options: Any) -> Any:
     NumPy until the C compiler is done), `partition` ('default', 'min_cut', or a function graph ->
     Partition), `verify` (False, True: every stage's graph is also run and compared), `passes`
     (functions Graph -> Graph), `stages` (replaces a stage by name), `dump` (a folder for one file a
-    stage), `recompile_limit` (32: beyond so many entries calls run eagerly, or raise where
-    `recompile_limit_is_error`); `aotlite.pipeline.options` has all of them. Usable as a decorator.
+    stage), `dynamic` (False; None, True: sizes that change, or all, are symbols), `dynamic_shapes`
+    (a `Dim` by dimension, by parameter), `recompile_limit` (32: beyond so many entries calls run
+    eagerly, or raise where `recompile_limit_is_error`); `aotlite.pipeline.options` has all of them.
+    Usable as a decorator.
 
     >>> import aotlite as al
     >>> @al.compile

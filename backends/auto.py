@@ -6,6 +6,7 @@ to install, and goes on op by op. Specs: `specs/cpu_backend.md`, `specs/cuda_bac
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -15,10 +16,12 @@ from aotlite.backends.cpu.backend import CPU, is_of_cpu, problem
 from aotlite.backends.native.compiler import failure_reports
 from aotlite.backends.native.compiler.toolchain import is_known
 from aotlite.backends.native.warn_once import warn_once
+from aotlite.backends.protocol import SizedRun
 from aotlite.backends.reference import REFERENCE
 from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import BackendError, MissingExtraError
 from aotlite.ir.graph import Graph
+from aotlite.ir.symbols.proving import untold
 
 if TYPE_CHECKING:
     from aotlite.backends.cuda import backend as cuda_backend
@@ -77,6 +80,24 @@ class AutoBackend:
             how = "runs op by op, as with backend='reference'"
             failure_reports.tell(error, f"graph {graph.name} {how}")
             return REFERENCE.compile(graph)
+
+    def compile_sized(
+        self, graph: Graph, refused: Callable[[str], None] = untold
+    ) -> SizedRun | None:
+        """Returns the run of a graph with symbolic sizes, compiled once for all of them. None where
+        `compile` would not choose `cpu`, or kernels for all sizes are not known to be right, after
+        `refused` got the reason. It waits for the compiler."""
+        why = None if is_of_cpu(graph) else f"{graph.name}: its values are not on the CPU alone"
+        why = why or problem()
+        if why is not None:
+            refused(why)
+            return None
+        try:
+            return CPU.compile_sized(graph, refused)
+        except BackendError as error:
+            failure_reports.forget(error)
+            refused(str(error))
+            return None
 
     def _is_known(self) -> bool:
         """Whether `problem()` may be asked now: it tries the compiler, which takes a second unless

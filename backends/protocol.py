@@ -13,7 +13,7 @@ window for each output in order, and None for an output that is None. `WindowRun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from aotlite.backends.calling_convention import (
@@ -46,6 +46,17 @@ class Backend(Protocol):
         It writes no input except by the `copy_` calls that close the graph, and keeps no
         reference to a buffer when it has returned.
         """
+
+
+class SizedRun(Protocol):
+    """What a graph with symbolic sizes is compiled to, once for all sizes.
+
+    A backend that makes them has a method `compile_sized(graph, refused)`: it returns a `SizedRun`,
+    or None after it has called `refused` with the reason. Spec: `specs/sized_kernels.md`.
+    """
+
+    def at(self, sizes: Mapping[str, int]) -> Run:
+        """Returns the run for the sizes that the symbols have, by name. Nothing is compiled."""
 
 
 class WindowRun(Run):
@@ -140,6 +151,7 @@ def ran(name: str, graph: Graph) -> str:
 __all__ = [
     "Backend",
     "Run",
+    "SizedRun",
     "Value",
     "Window",
     "WindowFunction",

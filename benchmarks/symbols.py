@@ -50,8 +50,8 @@ def _arithmetic(function: Callable[[int, int], object]) -> dict[str, Action]:
     """On two sizes that have met before; on two whose table has forgotten that they did."""
     known, fresh = SymbolTable(), SymbolTable()
     a, b = fresh.size(6), fresh.size(5)
-    names = ("interned", "_results", "truths", "open", "_calls")
-    memories = [getattr(fresh, name) for name in names]
+    names = ("interned", "_results", "truths", "open", "_calls", "events")
+    memories = [*[getattr(fresh, name) for name in names], fresh.events.lines]
 
     def first() -> object:
         for memory in memories:

@@ -32,10 +32,10 @@ SDIST_FILES = (
 CACHES = (".*cache", ".hypothesis", "__pycache__", "typecheck")
 IGNORED = shutil.ignore_patterns(".git", ".venv", "build", "dist", "*.egg-info", *CACHES)
 EXTRAS = {
-    *("cc", "cuda12", "cuda13", "torch", "conformance"),
+    *("cc", "cuda12", "cuda13", "torch", "conformance", "verify"),
     *("test", "mutation", "dev"),
 }
-MODULES = {"cosmic-ray": "cosmic_ray", "pytest-xdist": "xdist"} | {
+MODULES = {"cosmic-ray": "cosmic_ray", "pytest-xdist": "xdist", "z3-solver": "z3"} | {
     f"cupy-cuda{major}x": "cupy" for major in (12, 13)
 }
 """What a distribution is imported as, where that is not its name with underscores."""

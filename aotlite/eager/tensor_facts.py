@@ -152,3 +152,14 @@ def _found(tensor: Tensor) -> TensorFacts | TensorMeta:
         overlap,
     )
     return _INTERNED.get(key) or _INTERNED.setdefault(key, TensorFacts(*key))
+
+
+def facts_without_sizes(tensor: Tensor) -> tuple[object, ...]:
+    """The facts of a tensor but for sizes and strides, comparable by value."""
+    found = facts_of(tensor)
+    meta = tensor.meta
+    own = (meta.dtype, meta.device, meta.ndim)
+    if isinstance(found, TensorMeta):
+        return own
+    fields = attrs.fields(TensorFacts)
+    return (*own, *[getattr(found, each.name) for each in fields if each.name != "meta"])

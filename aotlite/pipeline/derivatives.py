@@ -22,6 +22,7 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import cached_property, lock
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import Kept, Role, Saved
+from aotlite.ir.symbols.assumption import Texts, with_hints
 from aotlite.pipeline.lowering import backward_compiler
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.partitioning import decomposed_for_fusion, partitioned
@@ -32,6 +33,7 @@ from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.records.symbolic_sizes import running
 from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s3_convention.synthetic_bases import with_bases
 from aotlite.stages.s4_joint.replay.double_backward import (
@@ -62,6 +64,7 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan, Derivatives
 from aotlite.stages.s10_runtime.backward.plan_builder import plan_backward
 from aotlite.stages.s10_runtime.backward.single_visit import SingleVisitBackward
+from aotlite.stages.shared.size_values import AtSizes
 from aotlite.stages.shared.value_numbering import ValueNumbering
 
 NOT_LINEAR = (
@@ -158,8 +161,10 @@ def orders_of(
     bases: Sequence[BaseInput],
     derivable: Derivable,
     compilation: Compilation,
+    sizes: Mapping[str, int] | None = None,
 ) -> Derivatives:
-    """The higher orders of a backward, or the reason why it has none."""
+    """The higher orders of a backward, or the reason why it has none.
+    With `sizes` the tape has symbols, and the partition these numbers in their place."""
     if compilation.options.saved_hooks is not None:
         return Derivatives(why="Its saved values are packed by hooks in the graph (SAV-7).")
     if both.kept_tape is None:
@@ -168,7 +173,7 @@ def orders_of(
     if partition.backward is None:
         return Derivatives()
     alone = compilation.of_derivatives()
-    higher = HigherOrders(alone, bases, derivable.reads)
+    higher = HigherOrders(alone, bases, derivable.reads, sizes)
     splits = derivable.is_linear
     orders = higher.of(both.kept_tape, partition, {}, both.backward.reads, splits=splits)
     return Derivatives(orders, "" if splits else NOT_LINEAR, splits)
@@ -187,6 +192,8 @@ class HigherOrders:
     """The synthetic bases of its convention."""
     reads: Reads
     """Which forward values derivatives may read."""
+    sizes: Mapping[str, int] | None = None
+    """Numbers for the symbols of the tape, by name; None if it has none."""
     numbering: ValueNumbering = attrs.field(init=False, factory=ValueNumbering)
     _lock: Any = attrs.field(init=False, factory=lock)
 
@@ -210,7 +217,7 @@ class HigherOrders:
 
     def _order(self, kept_tape: KeptTape, values: _Values, arriving: Arriving) -> CompiledOrder:
         with self._lock, collector_paused():  # all orders share the recorder, and the numbers
-            made = derivative_joint(kept_tape, arriving)
+            made = self._recorded(kept_tape, arriving)
             pure, roles = self._joint(made, kept_tape)
             numbers = self.numbering.of(pure, {})
             places = values.places(arriving, pure, numbers, roles)
@@ -226,6 +233,24 @@ class HigherOrders:
             partition = self._partition(graph, pure, given, kept_tape.higher_order_inputs)
             return self._lowered(made, graph, partition, given, splits=splits)
 
+    def _recorded(self, kept_tape: KeptTape, arriving: Arriving) -> DerivativeJoint:
+        """The joint graph of an order. Of a tape with symbols it is recorded for these numbers, and
+        gets them: it may assume more than the guards of the call say (DYN-10)."""
+        if self.sizes is None:
+            return derivative_joint(kept_tape, arriving)
+        symbols = kept_tape.recorder.sizes
+        assert symbols is not None
+        with with_hints(symbols.table, self.sizes), running(symbols, Texts.HINTS):
+            made, at = derivative_joint(kept_tape, arriving), AtSizes(self.sizes)
+            return attrs.evolve(
+                made,
+                graph=at.graph(made.graph),
+                facts=at.put(made.facts),
+                gradients=at.put(made.gradients),
+                wrapped=at.put(made.wrapped),
+                layouts=at.put(made.layouts),
+            )
+
     def _joint(self, made: DerivativeJoint, kept_tape: KeptTape) -> tuple[Graph, set[Role]]:
         """The pure joint graph of an order, computed from the function's inputs, and the roles of
         its tangents: the placeholders that `fed` leaves in place.
@@ -234,7 +259,7 @@ class HigherOrders:
         is left out where no pass needs it: it may drop the value that was saved.
         """
         compilation, stages = self.compilation, self.compilation.stages
-        imperative = with_bases(without_wrappers(made.graph, made.kept_tape.wrapped), self.bases)
+        imperative = with_bases(without_wrappers(made.graph, made.wrapped), self.bases)
         compilation.observers.check(f"4 joint, order {kept_tape.order + 1}", imperative)
         pure = decomposed(stages["functionalize"](imperative), compilation)
         if compilation.options.passes:
@@ -299,11 +324,10 @@ class HigherOrders:
     ) -> BackwardPlan | None:
         if partition.backward is None:
             return None
-        layouts = {start.role: start.meta for start in made.kept_tape.starts}
         return plan_backward(
             partition.backward,
             lower,
-            Joint(graph, made.facts, layouts=layouts),
+            Joint(graph, made.facts, layouts=made.layouts),
             (),
             (),
             copied_on_write=partition.copied_on_write,

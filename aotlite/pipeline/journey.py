@@ -37,16 +37,19 @@ from aotlite.backends.calling_convention import Run
 from aotlite.eager.base.modes import outside_regions
 from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.ir.collector import collector_paused
+from aotlite.ir.symbols.assumption import Texts
 from aotlite.pipeline import derivatives, lowering, partitioning, user_code
 from aotlite.pipeline.checks.reanalysis import check_metadata
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
+from aotlite.pipeline.size_regions.region import StageRecords, region_entry, said_in_numbers
 from aotlite.stages import NAMES
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.records.symbolic_sizes import running
 from aotlite.stages.s1_capture import abandon, capture
 from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s2_analyze.subclass_parts import with_parts
@@ -61,7 +64,7 @@ from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
 from aotlite.stages.s10_runtime import runtime
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
-from aotlite.stages.s10_runtime.guards.guard_sources import guarded_values_of
+from aotlite.stages.s10_runtime.guards.guard_sources import GuardedValues, guarded_values_of
 from aotlite.stages.s10_runtime.plan import RuntimePlan
 
 _TEN = (
@@ -82,8 +85,9 @@ def compile_once(request: Request, options: Options) -> CompiledEntry:
         try:
             with raising_refusals(captured.recorder):
                 compiled = _compiled(captured, request, compilation)
-        except BaseException:
+        except BaseException as error:
             abandon(captured.recorder)
+            said_in_numbers(error, captured.recorder.sizes)
             raise
         captured.recorder.close()
         return compiled
@@ -124,26 +128,41 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
         partition, meta = partitioning.without_backward(graph, meta, compilation)
     partition = partitioning.unlifted(partition, calling.tokens, compilation)
 
-    # 9 and 10: callables, and the entry that calls them
-    guarded_values = guarded_values_of(request.leaves, captured, meta, calling.bases, partition)
-    lowered = _lowered(partition, meta, both, calling, derivable, compilation)
-    partition, run, backward = lowered
     meta = attrs.evolve(meta, bases=tuple([attrs.evolve(b, node=None) for b in meta.bases]))
-    guarded = stages["runtime"](
+    cut = StageRecords(meta, calling, both, partition, derivable, captured.containers)
+
+    # 9 and 10: callables, and the entry that calls them
+    if captured.recorder.sizes:
+        return region_entry(cut, captured, request, compilation, _entry)
+    guarded_values = guarded_values_of(request.leaves, captured, meta, calling.bases, partition)
+    return _entry(compilation, request.name, str(compilation.number), cut, guarded_values)
+
+
+def _entry(
+    compilation: Compilation,
+    name: str,
+    number: str,
+    cut: StageRecords,
+    guarded_values: GuardedValues,
+) -> CompiledEntry:
+    """Stages 9 and 10: the entry that runs what stage 8 has cut."""
+    calling, meta = cut.convention, cut.meta
+    partition, run, backward = _lowered(cut, compilation)
+    guarded = compilation.stages["runtime"](
         RuntimePlan(
-            name=request.name,
-            number=compilation.number,
+            name=name,
+            number=number,
             meta=meta,
             convention=calling,
             forward=partition.forward,
             run=run,
-            fast_paths=options.fast_paths,
+            fast_paths=compilation.options.fast_paths,
             backward=backward,
-            result_spec=captured.containers.spec,
+            result_spec=cut.containers.spec,
             guarded_values=guarded_values,
         )
     )
-    return CompiledEntry(compilation.number, guarded, meta, partition, captured.containers)
+    return CompiledEntry(compilation.number, guarded, meta, partition, cut.containers)
 
 
 def _analyzed(
@@ -172,7 +191,8 @@ def _convention_and_joint(
     calling = None
     try:
         calling = compilation.stages["convention"](captured, meta)
-        both = compilation.stages["joint"](captured, meta)
+        with running(captured.recorder.sizes, Texts.PLACES):  # of errors that are recorded
+            both = compilation.stages["joint"](captured, meta)
         captured.recorder.check_numbers()  # the backward of a custom function may read some too
         meta = attrs.evolve(meta, training=both.has_backward, failure=_failure(both))
     finally:
@@ -183,18 +203,16 @@ def _convention_and_joint(
 
 
 def _lowered(
-    partition: Partition,
-    meta: FunctionMeta,
-    both: Joint,
-    calling: Convention,
-    derivable: derivatives.Derivable,
-    compilation: Compilation,
+    cut: StageRecords, compilation: Compilation
 ) -> tuple[Partition, Run, BackwardPlan | None]:
     """Stage 9: the partition with reported strides, the compiled forward, and the plan of the
     backward, which is lowered when it runs."""
-    partition, run = lowering.lowered_forward(partition, meta, compilation)
+    meta, both = cut.meta, cut.joint
+    partition, run = lowering.lowered_forward(cut.partition, meta, compilation)
     compiler = lowering.backward_compiler(partition, compilation)
-    orders = derivatives.orders_of(both, partition, calling.bases, derivable, compilation)
+    bases = cut.convention.bases
+    how = cut.derivable, compilation, cut.values
+    orders = derivatives.orders_of(both, partition, bases, *how)
     backward = lowering.planned_backward(partition, meta, both, compiler, compilation, orders)
     return partition, run, backward
 

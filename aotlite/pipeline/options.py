@@ -55,6 +55,11 @@ class Options:
     """The largest number of entries of a function (GRD-4)."""
     recompile_limit_is_error: bool = False
     """At the limit a call raises; otherwise it runs eagerly."""
+    dynamic: bool | None = False
+    """Which sizes of arguments are symbols: none of those not asked for, those that were seen to
+    change (None), or all (DYN-3)."""
+    dynamic_shapes: object = None
+    """Named dimensions of arguments, in containers like those of the arguments."""
     fast_paths: bool = True
     """False: calls take the general paths, which are slower and otherwise equal."""
     num_params_buffers: int = 0
@@ -195,6 +200,15 @@ def _switch(name: str, value: object) -> bool:
     return value
 
 
+def _dynamic_shapes(shapes: object) -> object:
+    if shapes is not None and not isinstance(shapes, (Mapping, list, tuple)):
+        raise ArgumentError(
+            f"compile: dynamic_shapes is {shapes!r}, expected a dict by the names of "
+            "parameters, or a tuple in their order"
+        )
+    return shapes
+
+
 def _kept(value: object) -> bool | None:
     return None if value is None else _switch("keep_inference_input_mutations", value)
 
@@ -292,6 +306,8 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "inference_compiler": partial(_compiler, "inference_compiler"),
     "recompile_limit": _limit,
     "recompile_limit_is_error": partial(_switch, "recompile_limit_is_error"),
+    "dynamic": lambda value: None if value is None else _switch("dynamic", value),
+    "dynamic_shapes": _dynamic_shapes,
     "fast_paths": partial(_switch, "fast_paths"),
     "num_params_buffers": _count,
     "keep_inference_input_mutations": _kept,

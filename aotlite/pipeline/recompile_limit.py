@@ -15,11 +15,15 @@ from aotlite.backends.native.warn_once import warn_caller
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.forks import lock
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph.role import Primal
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 
-ADVICE = "Pass what changes at each call as a tensor, or raise recompile_limit. (GRD-4)"
+ADVICE = (
+    "Pass what changes at each call as a tensor, or raise recompile_limit; a size that changes can "
+    "be a symbol: compile(..., dynamic=None), or mark_dynamic(argument, dim). (GRD-4)"
+)
 _SHOWN = 3
 """At most this many guards are named, and of each at most this many expected values."""
 
@@ -91,7 +95,10 @@ def _sizes(misses: Sequence[Miss], leaves: Sequence[object]) -> list[tuple[int, 
     shape, shapes = None, []
     for miss in misses:
         for each in miss.meta.inputs:
-            if each.place == miss.failure.subject and isinstance(each.role, Primal):
+            symbolic = is_symbolic(each.meta.shape)
+            if symbolic or each.place != miss.failure.subject:
+                continue
+            if isinstance(each.role, Primal):
                 leaf = leaves[each.role.index]
                 if not isinstance(leaf, Tensor) or leaf.dtype is not each.meta.dtype:
                     return []

@@ -20,7 +20,8 @@ from aotlite.pipeline.options import Options
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured, Containers
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
-from aotlite.stages.s10_runtime.guarded_function import GuardedFunction
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+from aotlite.stages.s10_runtime.guards.failures import GuardedCalls
 
 _NUMBERS = itertools.count(1)
 """GEN-9: compilations are numbered through the process."""
@@ -39,10 +40,13 @@ class Request:
     flatten: Callable[[object], tuple[list[object], Containers]]
     """Returns the flat results of a call, and their containers."""
     name: str
+    sizes: SymbolicSizes | None = None
+    """The symbols for sizes of arguments; None where all sizes are numbers."""
 
     def captured_by(self, capture: Callable[..., Captured]) -> Captured:
         """Runs stage 1, given as `capture`."""
-        return capture(self.function, self.call, self.leaves, self.tensors, self.flatten, self.name)
+        call = self.function, self.call, self.leaves, self.tensors, self.flatten, self.name
+        return capture(*call) if self.sizes is None else capture(*call, self.sizes)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -72,7 +76,7 @@ class CompiledEntry:
 
     number: int
     """The compilation's: it distinguishes entries, dumps and tracebacks (GEN-9)."""
-    guarded: GuardedFunction
+    guarded: GuardedCalls
     """The generated function: its guards, the call, and the side effects."""
     entry = property(attrgetter("guarded"), doc="The name in the release before.")
     meta: FunctionMeta

@@ -223,6 +223,8 @@ def _float_literal(number: float, suffix: str) -> str:
 
 
 def _integer_literal(number: int, dtype: DType) -> str:
+    if type(number) is not int:  # a symbolic size, which has a name
+        return str(number)
     if dtype.itemsize == 8:
         if number == -(2**63):
             return "(-9223372036854775807LL - 1)"

@@ -20,6 +20,7 @@ from aotlite.backends.c_family.scalar_text import (
     LocalElement,
     ScalarWriter,
 )
+from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.combiners import Combiner, combiner
 from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, rows_of, values_of
 from aotlite.ir import dtypes
@@ -86,6 +87,8 @@ class Body:
         self.settled: Settled | None = None
         """Prints stores in any order, as by atomics; None: they are printed like others."""
         self.count = 0
+        self.kept_points: int | None = None
+        """The most inner points of arrays of kept values; None: as many as there are points."""
 
     # --- points
     def point(self, work: PointWork, scope: CScope, partial: Partial) -> None:
@@ -130,7 +133,7 @@ class Body:
         kinds = [value.dtype for value in scan.values]
         states = [f"a{number}{self._column()}" for number in scan.names]
         results = self.combined(combiner(scan.kind), kinds, states, values, scope)
-        positions = [scope.position(k) for k in self.loops.inner if self.facts.extents[k] > 1]
+        positions = [scope.position(k) for k in self.loops.inner if is_axis(self.facts.extents[k])]
         first = " | ".join(positions) or "0"
         for number, kind, value, result in zip(scan.names, kinds, values, results, strict=True):
             scope.lines.append(
@@ -194,7 +197,8 @@ class Body:
         """
         leaf = self.new_name(value.dtype)
         text, k = f"s{leaf.args[0] - FIRST_LOCAL_NAME}", self.loops.vector
-        count = self.loops.width * (self.loops.points if inner else 1)
+        points = self.loops.points if self.kept_points is None else self.kept_points
+        count = self.loops.width * (points if inner else 1)
         self.array(text, value.dtype, count)
         column = "" if k is None else f"i{k} - v0"
 
@@ -238,7 +242,10 @@ class Body:
                 self.row.lines.append(f"{array_type(start.dtype)} a{number} = {text};")
                 continue
             self.array(f"a{number}", start.dtype, count)
-            self.row.lines.append(f"for (i64 k = 0; k < {count}; ++k) a{number}[k] = {text};")
+            used = f"{count}"
+            if lanes == 1 and type(self.facts.extents[self.loops.vector or 0]) is not int:
+                used = "v1 - v0"  # a block is larger than many an axis
+            self.row.lines.append(f"for (i64 k = 0; k < {used}; ++k) a{number}[k] = {text};")
 
     def result(self, reduce: Reduce) -> None:
         """Prints the combination of the lanes in halves, and makes the reduction's names known."""

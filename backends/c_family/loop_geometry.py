@@ -53,6 +53,8 @@ class LoopGeometry:
     @property
     def blocks(self) -> int:
         """The number of blocks of the vector axis."""
+        if type(self.block) is not int:
+            return 1
         return 1 if self.vector is None else -(-self.extents[self.vector] // self.block)
 
     @property
@@ -67,6 +69,12 @@ class LoopGeometry:
             return 1
         last = [k for k in self.outer if k >= self.space - self.ordered]
         return math.prod([self.extents[k] for k in last]) * self.tiles * self.blocks
+
+    @property
+    def sets(self) -> int:
+        """The number of sets of units that stay together."""
+        rest = [k for k in self.outer if k < self.space - self.ordered]
+        return math.prod([self.extents[k] for k in rest])
 
     @property
     def points(self) -> int:

@@ -17,6 +17,7 @@ from itertools import pairwise
 import attrs
 
 from aotlite.ir import dtypes
+from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.scalar.expression import (
     Affine,
     Scalar,
@@ -29,6 +30,7 @@ from aotlite.ir.scalar.expression import (
     where,
 )
 from aotlite.ir.scalar.primitives import COMPARISONS
+from aotlite.ir.symbols.proving import is_proved
 
 Base = tuple[tuple[int | Scalar, int], ...]
 """A sum of (axis, or value that is constant in the loop; coefficient): the origin of flips."""
@@ -85,7 +87,7 @@ def parts(roots: Iterable[Scalar], axis: int, fixed: Fixed | None) -> list[list[
 
 
 def _parts(base: Base, conditions: list[Condition]) -> list[LoopSegment]:
-    flips = sorted({flip for each in conditions for flip in each.flips})
+    flips = _in_order({flip for each in conditions for flip in each.flips})
     if not flips or len(flips) > FLIPS:
         return [LoopSegment((), None, None, {})]
     edges: list[int | None] = [None, *flips, None]
@@ -95,6 +97,12 @@ def _parts(base: Base, conditions: list[Condition]) -> list[LoopSegment]:
         truths = {each.scalar: each.at(place) for each in conditions}
         found.append(LoopSegment(base, begin, end, truths))
     return found
+
+
+def _in_order(flips: set[int]) -> list[int]:
+    """Returns the flips in ascending order; none where their order depends on sizes."""
+    found = sorted(flips, key=hint_of)
+    return found if all(is_proved(a < b) for a, b in pairwise(found)) else []
 
 
 def folded(roots_truths: Mapping[Scalar, bool]) -> Callable[[Scalar], Scalar]:
@@ -152,7 +160,7 @@ def _terms(scalar: Scalar) -> tuple[Scalar, ...]:
 def _form(scalar: Scalar, terms: list[Form | None], fixed: Fixed | None) -> Form | None:
     match scalar.op:
         case "const":
-            return {}, int(scalar.args[0])
+            return {}, scalar.args[0] if is_symbolic(scalar.args) else int(scalar.args[0])
         case "axis":
             return {scalar.args[0]: 1}, 0
         case "neg":
@@ -170,9 +178,14 @@ def _form(scalar: Scalar, terms: list[Form | None], fixed: Fixed | None) -> Form
 
 def _near(a: Form | None) -> Form | None:
     """Returns the form; None if its values may leave int64, whose sums wrap."""
-    if a is None or abs(a[1]) > FURTHEST or any(abs(c) > LARGEST for c in a[0].values()):
+    if a is None or _is_far(a[1], FURTHEST) or any(_is_far(c, LARGEST) for c in a[0].values()):
         return None
     return a
+
+
+def _is_far(number: int, most: int) -> bool:
+    """Whether a number is too large for a form; symbolic sizes are not (`affine.py`)."""
+    return type(number) is int and abs(number) > most
 
 
 def _scaled(a: Form | None, by: int) -> Form | None:
@@ -200,12 +213,14 @@ def _condition(scalar: Scalar, axis: int, forms: AffineForms) -> Condition | Non
         return None
     rest, number = dict(apart[0]), apart[1]
     step = rest.pop(axis)
+    if is_symbolic((step, *rest.values())) or (is_symbolic((number,)) and abs(step) != 1):
+        return None
     values = [k for k in rest if not isinstance(k, int)]
     if rest and abs(step) != 1 or values and (len(rest) > 1 or abs(rest[values[0]]) != 1):
         return None
     sign = -1 if step > 0 else 1
     base = tuple([(k, sign * c) for k, c in sorted(rest.items(), key=str)])
-    if abs(number) >= FAR // 2:
+    if _is_far(number, FAR // 2 - 1):
         return None
     return _flips(scalar, op, base, (step, number))
 

@@ -18,12 +18,14 @@ import attrs
 
 from aotlite.backends.c_family.c_types import from_memory, literal, value_type
 from aotlite.backends.c_family.primitives import operation, through_integer
+from aotlite.backends.loops.analysis.size_proofs import reached
 from aotlite.backends.loops.program import Statement, Store
 from aotlite.ir import dtypes
 from aotlite.ir.errors import GraphError
 from aotlite.ir.scalar.expression import Affine, Scalar, parameter, unknown, walk
 from aotlite.ir.scalar.functions import find
 from aotlite.ir.scalar.primitives import PRIMITIVES
+from aotlite.ir.symbols.proving import Unproved, is_proved
 
 ROW = 1 << 62
 """Among the bits of axes, the bit of the unit of work: for values that differ between units though
@@ -171,16 +173,23 @@ class KernelFacts:
         return safe[root]
 
     def _in_range(self, buffer: int, address: Affine) -> bool:
-        low, high = reach(address, self.extents)
-        return not address.dynamic and low >= 0 and high < self.sizes[buffer]
+        if address.dynamic:
+            return False
+        try:
+            low, high = reach(address, self.extents)
+        except Unproved:
+            return False
+        return is_proved(low >= 0) and is_proved(high < self.sizes[buffer])
 
 
 def reach(address: Affine, extents: Sequence[int]) -> tuple[int, int]:
     """Returns the least and the greatest address of the affine part."""
     low = high = address.start
     for coefficient, extent in zip(address.coefficients, extents, strict=False):
-        far = coefficient * (max(extent, 1) - 1)
-        low, high = low + min(far, 0), high + max(far, 0)
+        if coefficient:
+            last = max(extent, 1) - 1 if type(extent) is int else extent - 1
+            least, most = reached(coefficient, 0, last)
+            low, high = low + least, high + most
     return low, high
 
 
@@ -350,7 +359,8 @@ class ScalarWriter:
         if k is None:
             return True
         loads = [each for each in walk([root]) if each.op == "load"]
-        return any(abs(c) > 1 for each in loads for c in each.args[1].coefficients[k : k + 1])
+        steps = [c for each in loads for c in each.args[1].coefficients[k : k + 1]]
+        return any(type(c) is not int or abs(c) > 1 for c in steps)
 
     def _operation(self, scalar: Scalar, scope: CScope) -> str:
         if scalar.op == "load":
@@ -416,4 +426,4 @@ def _is_through_integer(scalar: Scalar) -> bool:
 
 
 def _parenthesized(number: int) -> str:
-    return f"({number})" if number < 0 else str(number)
+    return f"({number})" if type(number) is int and number < 0 else str(number)

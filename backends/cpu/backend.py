@@ -33,17 +33,21 @@ from aotlite.backends.native.compiler import failure_reports
 from aotlite.backends.native.compiler.toolchain import compiler_problem, find_compiler, is_known
 from aotlite.backends.native.libraries.background import in_background
 from aotlite.backends.native.warn_once import warn_once
+from aotlite.backends.protocol import SizedRun
 from aotlite.backends.threads import get_num_threads
 from aotlite.ir.arrays.device import CPU as CPU_DEVICE
 from aotlite.ir.deferred import deferred
-from aotlite.ir.errors import BackendError
+from aotlite.ir.errors import BackendError, UnsupportedError
 from aotlite.ir.graph import Graph
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import TensorMeta, table_in
+from aotlite.ir.symbols.proving import Unproved, untold
 
 if TYPE_CHECKING:
+    from aotlite.backends.cpu import sized_program as sized
     from aotlite.backends.loops import backend as loops
     from aotlite.backends.loops.passes import pass_order as improve
 else:  # a graph found in the cache needs neither
+    sized = deferred("aotlite.backends.cpu.sized_program")
     loops = deferred("aotlite.backends.loops.backend")
     improve = deferred("aotlite.backends.loops.passes.pass_order")
 
@@ -72,11 +76,7 @@ class CpuBackend:
 
     def compile(self, graph: Graph) -> Run:
         """Returns the callable of a pure graph, which may end with copies into inputs."""
-        if not is_of_cpu(graph):
-            raise BackendError(
-                f"cpu: graph {graph.name} has values on other devices, expected cpu alone; compile "
-                "with backend='auto'"
-            )
+        _require_cpu(graph)
         begin_loading()
         clock = _Clock()
         threads = get_num_threads()
@@ -104,6 +104,25 @@ class CpuBackend:
                 failure_reports.forget(error)
         make = partial(clock.timed, "C compiler", partial(execution, contract=self.contract), text)
         return _in_background(graph, text, program, kernels, make, partial(remember, key, text))
+
+    def compile_sized(
+        self, graph: Graph, refused: Callable[[str], None] = untold
+    ) -> SizedRun | None:
+        """Returns the run of a graph with symbolic sizes, compiled once for all of them. None if a
+        question about sizes has no answer for all of them, after `refused` got the reason."""
+        _require_cpu(graph)
+        begin_loading()
+        table = table_in([node.meta for node in graph.nodes])
+        program = loops.sized_program(graph, table, refused)
+        if program is None:
+            return None
+        try:
+            text = sized.sized_text(program, table)
+        except (Unproved, UnsupportedError) as problem:
+            refused(loops.unproved(graph, problem))
+            return None
+        made: SizedRun = sized.SizedProgramRun(graph, text, contract=self.contract)
+        return made
 
     def _is_compiled(self, text: ProgramText) -> bool:
         """Whether the cache has the library. False where that is not known without trying a
@@ -214,6 +233,14 @@ class _Clock:
         result = function(*args, **options)
         self.seconds[name] = perf_counter() - begin
         return result
+
+
+def _require_cpu(graph: Graph) -> None:
+    if not is_of_cpu(graph):
+        raise BackendError(
+            f"cpu: graph {graph.name} has values on other devices, expected cpu alone; compile "
+            "with backend='auto'"
+        )
 
 
 def is_of_cpu(graph: Graph) -> bool:

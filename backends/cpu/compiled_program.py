@@ -50,12 +50,12 @@ BRIEF = 20_000
 
 def text_of(program: LoopProgram) -> ProgramText:
     """Returns the C text of a program, and the data for calling it."""
-    text = ProgramText(program, PrintedC("", (), (), 0.0), 0, _held(program))
+    text = ProgramText(program, PrintedC("", (), (), 0.0), 0, held_temporaries(program))
     plan = memory.planned(text.given)
     return attrs.evolve(text, printed=emit.print_program(text.given, plan), arena_bytes=plan.size)
 
 
-def _held(program: LoopProgram) -> tuple[ProgramBuffer, ...]:
+def held_temporaries(program: LoopProgram) -> tuple[ProgramBuffer, ...]:
     """Returns the temporaries that an extern or more than one segment of C uses."""
     segment, users = 0, dict[int, set[int]]()
     for step in program.steps:
@@ -76,12 +76,17 @@ def key_of_text(text: ProgramText, *, contract: bool) -> str:
     return key_of_c(text.printed.text, contract=contract, libraries=False)
 
 
-def execution(text: ProgramText, *, contract: bool = True) -> Execute:
+def execution(
+    text: ProgramText,
+    *,
+    contract: bool = True,
+    library: SharedLibrary | None = None,
+    table: np.ndarray | None = None,
+) -> Execute:
     """Returns the function that runs a program: finds its library in the cache or compiles it, and
-    loads it."""
-    signature = _signature(text)
+    loads it, unless it is given. `table` has the sizes of a text that serves several."""
+    signature = _signature(text, table)
     launches: list[Launch | Extern] = []
-    library: SharedLibrary | None = None
     for segment in text.printed.segments:
         if isinstance(segment, Extern):
             launches.append(segment)
@@ -96,12 +101,13 @@ def execution(text: ProgramText, *, contract: bool = True) -> Execute:
     return _Segments(text, launches).run
 
 
-def _signature(text: ProgramText) -> Signature:
+def _signature(text: ProgramText, table: np.ndarray | None) -> Signature:
     constants = [b for b in text.program.buffers if b.kind is BufferKind.CONSTANT]
+    tables = [] if table is None else [table]
     is_brief = text.printed.nanoseconds < BRIEF
     return Signature(
         [buffer.dtype.itemsize for buffer in slots(text.given)],
-        [np.ascontiguousarray(buffer.value) for buffer in constants],
+        [*[np.ascontiguousarray(buffer.value) for buffer in constants], *tables],
         text.arena_bytes,
         is_brief,
     )

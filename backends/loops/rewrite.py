@@ -24,6 +24,7 @@ from aotlite.backends.loops.analysis.affine import (
     identity,
     unit,
 )
+from aotlite.backends.loops.analysis.size_proofs import exact_quotient
 from aotlite.backends.loops.program import Kernel, Let, Reduce, Scan, Statement, Store, names_of
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.scalar.expression import (
@@ -71,8 +72,15 @@ def _tidy(value: Scalar, count: int) -> Scalar:
         return value
     bound = right.start - left.start
     if not any(left.coefficients):
-        return const(_HOLDS[value.op](0, bound), bool_)
+        truth = _truth(value.op, bound)
+        return value if truth is None else const(truth, bool_)
     return make(value.op, as_scalar(attrs.evolve(left, start=0)), bound)
+
+
+def _truth(op: str, bound: int) -> bool | None:
+    """Returns whether 0 has this relation to the bound; None where that depends on sizes."""
+    found: object = _HOLDS[op](0, bound)
+    return found if isinstance(found, bool) else None
 
 
 _HOLDS: dict[str, Callable[[int, int], bool]] = {
@@ -163,9 +171,16 @@ def split_axis(kernel: Kernel, k: int, inner: int) -> Kernel:
     count = len(kernel.extents) + 1
     forms = [unit(each + (each > k), count) for each in range(count - 1)]
     forms[k] = Affine(tuple([inner * (each == k) + (each == k + 1) for each in range(count)]))
-    extents = (*kernel.extents[:k], kernel.extents[k] // inner, inner, *kernel.extents[k + 1 :])
+    parts = _parts(kernel.extents[k], inner)
+    extents = (*kernel.extents[:k], parts, inner, *kernel.extents[k + 1 :])
     body = moved_body(kernel.body, tuple(forms), count)
     return Kernel(kernel.name, extents, kernel.space + (k < kernel.space), body)
+
+
+def _parts(extent: int, inner: int) -> int:
+    """Returns the number of parts of an axis; exact, but for an axis that is no product."""
+    exact = exact_quotient(extent, inner)
+    return extent // inner if exact is None else exact
 
 
 def restricted(kernel: Kernel, k: int, start: int, extent: int) -> Kernel:

@@ -17,8 +17,10 @@ from aotlite.ir.geometry.sizes import (
     Stride,
     always_equal,
     always_same,
+    asks_first,
     at_least_one,
     is_symbolic,
+    needed,
     numel,
     same_shape,
 )
@@ -83,8 +85,11 @@ def is_contiguous(shape: Shape, stride: Stride) -> bool:
     >>> is_contiguous((2, 1, 3), (3, 77, 1))
     True
     """
-    if is_symbolic(shape) and always_contiguous(shape, stride):
-        return True
+    if is_symbolic(shape):
+        if always_contiguous(shape, stride):
+            return True
+        if asks_first(shape):
+            return needed(is_contiguous, shape, stride)
     packed = _is_packed(shape, stride, range(len(shape) - 1, -1, -1))
     return packed or bool(numel(shape) == 0)
 
@@ -124,8 +129,11 @@ def is_dense(shape: Shape, stride: Stride) -> bool:
     >>> is_dense((2, 3), (1, 2)), is_dense((2, 3), (6, 2)), is_dense((3,), (0,))
     (True, False, False)
     """
-    if is_symbolic(shape) and always_contiguous(shape, stride):
-        return True
+    if is_symbolic(shape):
+        if always_contiguous(shape, stride):
+            return True
+        if asks_first(shape):
+            return needed(is_dense, shape, stride)
     if numel(shape) == 0:
         return True
     wide = [dim for dim, size in enumerate(shape) if size != 1]
@@ -157,8 +165,11 @@ def view_strides(shape: Shape, stride: Stride, new_shape: Shape) -> Stride | Non
     """
     if not shape:
         return (1,) * len(new_shape)
-    if is_symbolic(shape) and always_same(stride, contiguous_strides(shape)):
-        return contiguous_strides(new_shape)  # for empty tensors too: needs no assumption
+    if is_symbolic(shape):
+        if always_same(stride, contiguous_strides(shape)):
+            return contiguous_strides(new_shape)  # for empty tensors too: needs no assumption
+        if asks_first(shape):
+            return needed(view_strides, shape, stride, new_shape)
     if numel(shape) == 0:
         return stride if same_shape(shape, new_shape) else contiguous_strides(new_shape)
     result: list[Size] = [0] * len(new_shape)

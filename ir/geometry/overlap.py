@@ -23,7 +23,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from aotlite.ir.geometry.box_equation import is_solvable
-from aotlite.ir.geometry.sizes import Shape, Stride, is_symbolic, settled
+from aotlite.ir.geometry.sizes import Shape, Size, Stride, is_symbolic, settled
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.table import table_of
 
 __all__ = ["Geometry", "has_internal_overlap", "overlaps", "overlaps_bytes"]
 
@@ -99,7 +101,7 @@ def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
     (True, False)
     """
     if is_symbolic((*shape, *stride)):
-        return bool(settled(has_internal_overlap, shape, stride))
+        return not _is_nested(shape, stride) and bool(settled(has_internal_overlap, shape, stride))
     if 0 in shape:
         return False
     terms = sorted(_terms(shape, stride, keep_zero=True))
@@ -112,6 +114,23 @@ def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
             return True
         reach += step * count
     return False
+
+
+def _is_nested(shape: Shape, stride: Stride) -> bool:
+    """Whether each dimension steps over the inner ones, for all values of the symbols.
+
+    Then no address is used twice, whichever sizes are 0 or 1. Logs no assumption.
+    """
+    table = table_of((*shape, *stride))
+    hints = {} if table is None else table.hints
+    reach: Size = 0
+    pairs = [*zip(stride, shape, strict=True)]
+    for step, size in sorted(pairs, key=lambda pair: concrete(pair, hints)):
+        beyond: object = step > reach
+        if beyond is not True:
+            return False
+        reach += (size - 1) * step
+    return True
 
 
 def _collides(outer: _Term, inner: Sequence[_Term], limit: int | None) -> bool:

@@ -14,10 +14,11 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from operator import eq, is_
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
-from aotlite.ir.symbols.symint import SymBool, SymInt
+from aotlite.ir.symbols.cases import fewest
+from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import table_of
 
 __all__ = [
@@ -27,13 +28,17 @@ __all__ = [
     "always_equal",
     "always_same",
     "as_size",
+    "as_tuple",
+    "asks_first",
     "at_least_one",
     "broadcast_shapes",
     "ceil_div",
+    "hint_of",
     "infer_size",
     "is_symbolic",
     "maximum",
     "minimum",
+    "needed",
     "numel",
     "same_shape",
     "settled",
@@ -41,6 +46,9 @@ __all__ = [
     "wrap_dim",
     "wrap_dims",
 ]
+
+T = TypeVar("T")
+Given = TypeVar("Given")
 
 # Symbols are int to type checkers: rules are written for ints, and symbols do what ints do.
 Size: TypeAlias = int
@@ -64,6 +72,15 @@ def as_size(value: object) -> Size | None:
         return operator.index(value)
     except TypeError:
         return None
+
+
+def as_tuple(value: Size | Sequence[Given]) -> tuple[Size | Given, ...]:
+    """The sizes that users give as one number or as several.
+
+    >>> as_tuple(3), as_tuple([2, 3])
+    ((3,), (2, 3))
+    """
+    return (value,) if isinstance(value, (int, SymInt)) else tuple(value)
 
 
 def numel(shape: Iterable[Size]) -> Size:
@@ -97,7 +114,19 @@ def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
 def always_equal(a: Size, b: Size) -> bool:
     """Whether both sizes are equal for all values of their symbols; logs no assumption."""
     truth: object = a == b
-    return not isinstance(truth, SymBool) and bool(truth)
+    return truth is True
+
+
+def asks_first(values: Iterable[object]) -> bool:
+    """Whether a function of these symbols is to be called by `needed`, and is not yet."""
+    table = table_of(values)
+    return table is not None and table.weakest and table.asked is None
+
+
+def needed(function: Callable[..., T], *operands: object) -> T:
+    """function(*operands); for symbols, with the fewest assumptions that its result needs."""
+    table = table_of(operands)
+    return function(*operands) if table is None else fewest(table, function, operands)
 
 
 def always_same(a: Sequence[Size], b: Sequence[Size]) -> bool:
@@ -109,8 +138,9 @@ def at_least_one(size: Size) -> Size:
     """The size, or 1 if it is 0."""
     if type(size) is int:
         return size if size > 1 else 1
-    known: object = size > 1  # of most symbols
-    return size if known is True else maximum(size, 1)
+    # Not by what is assumed by now: the same size gives the same expression, before and after.
+    least = getattr(size, "least", None)
+    return size if least is not None and least > 0 else maximum(size, 1)
 
 
 def minimum(a: Size, b: Size) -> Size:
@@ -143,6 +173,13 @@ def ceil_div(size: Size, divisor: Size) -> Size:
     (3, 2)
     """
     return -(-size // divisor)
+
+
+def hint_of(size: Size) -> int:
+    """The size, or its value in the traced call: for questions of speed, which assume nothing
+    (DYN-16)."""
+    given: object = size
+    return given.hint if type(given) is SymInt else size
 
 
 def slice_bounds(start: Size | None, end: Size | None, size: Size) -> tuple[Size, Size]:

@@ -17,7 +17,7 @@ from aotlite.ir.dtypes import DType, float32
 from aotlite.ir.errors import OutOfMemoryError, ShapeError, noted
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.symbols.assumption import concrete
-from aotlite.ir.symbols.table import SymbolTable, table_of
+from aotlite.ir.symbols.table import SymbolTable, is_proving, table_of
 
 
 @attrs.frozen(eq=False, repr=False, init=False)
@@ -59,9 +59,14 @@ class TensorMeta:
             found = _ON_DEMAND.get(name)
             if found is None:
                 raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
-            value = found(self.shape, self.stride)
-            object.__setattr__(self, name, value)
-            return value
+            geometry = (*self.shape, *self.stride)
+            if is_proving(geometry):  # an answer by proofs is not kept
+                return found(self.shape, self.stride)
+            table, key = table_of(geometry), (found, self)
+            assert table is not None  # which keeps the answer, and may forget what it assumed
+            if key not in table.cache:
+                table.cache[key] = sizes.needed(found, self.shape, self.stride)
+            return table.cache[key]
 
     @property
     def ndim(self) -> int:

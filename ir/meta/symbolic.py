@@ -5,41 +5,71 @@ Spec: `specs/symbols.md`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
-from aotlite.ir.geometry.sizes import Shape, Size, Stride
+from aotlite.ir.geometry.sizes import Shape, Size, Stride, at_least_one
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.symbols.table import SymbolTable
 
 __all__ = ["symbolic_meta", "symbolic_strides"]
 
+_FROM_TWO: Mapping[int, tuple[int, int | None]] = MappingProxyType({})
+
 
 def symbolic_meta(
-    table: SymbolTable, meta: TensorMeta, source: str, dims: Collection[int] | None = None
+    table: SymbolTable,
+    meta: TensorMeta,
+    source: str,
+    dims: Collection[int] | None = None,
+    ranges: Mapping[int, tuple[int, int | None]] = _FROM_TWO,
 ) -> TensorMeta:
-    """The meta with symbols for the sizes of `dims` (default: all), but for sizes 0 and 1.
+    """The meta with symbols for the sizes of `dims` (default: all).
+
+    `ranges` gives (lower, upper) of a dimension's size, by default (2, None). A size below its
+    range stays a number.
 
     >>> symbolic_meta(SymbolTable(), tensor_meta((2, 3), (1, 2)), "x", (0,))
     f32[s0, 3][1, s0]
+    >>> symbolic_meta(SymbolTable(), tensor_meta((1, 3, 1)), "x", ranges={0: (0, None), 1: (0, 9)})
+    f32[s0, s1, 1]
     """
-    shape = tuple(
-        table.size(size, f"{source}.shape[{dim}]") if dims is None or dim in dims else size
+    shape = tuple([
+        _size(table, size, f"{source}.shape[{dim}]", *ranges.get(dim, (2, None)))
+        if dims is None or dim in dims
+        else size
         for dim, size in enumerate(meta.shape)
-    )
+    ])
     stride = symbolic_strides(shape, meta.shape, meta.stride)
     return tensor_meta(shape, stride, meta.dtype, meta.device)
 
 
+def _size(table: SymbolTable, hint: int, source: str, lower: int, upper: int | None) -> Size:
+    size: Size = table.size(hint, source, lower=lower, upper=upper)
+    return size
+
+
+# Note [strides beside sizes of 0 and 1]
+#     x = ones(1, 5).t()         # f32[5, 1][1, 5], and with 4 for 1: f32[5, 4][1, 5]
+#     y = ones(5, 1).t()         # f32[1, 5][1, 1], and with 4 for 1: f32[4, 5][1, 4]
+# A size of 1 leaves open which dimension is the inner one of two with the same stride. In a tensor
+# without overlap it is the one of size 1: so the strides of x become (1, s0), and those of y
+# (1, s0) as well. Of two dimensions of size 1 the later is the inner one, as in contiguous tensors.
+# What a dimension of size 0 or 1 reaches replaces what was reached before: that has its number.
 def symbolic_strides(shape: Shape, hints: Shape, stride: Stride) -> Stride:
     """The strides of a shape with symbols, from the concrete strides and the hints of the sizes.
 
     A stride that equals size * stride of another dimension becomes that product: `f32[s0, s1]` has
-    the strides (s1, 1). Any other stride stays a number, which the guards of the input check.
+    the strides (s1, 1). A size that may be 0 counts as `max(size, 1)`. Any other stride stays a
+    number, which the guards of the input check.
     """
     reached: dict[int, Size] = {0: 0, 1: 1}
     found: list[Size] = list(stride)
-    for dim in sorted(range(len(stride)), key=lambda dim: (stride[dim], -dim)):
+    for dim in sorted(range(len(stride)), key=lambda dim: (stride[dim], hints[dim] > 1, -dim)):
         found[dim] = reached.get(stride[dim], stride[dim])
+        after = at_least_one(shape[dim]) * found[dim]
         if hints[dim] > 1:
-            reached.setdefault(hints[dim] * stride[dim], shape[dim] * found[dim])
+            reached.setdefault(hints[dim] * stride[dim], after)
+        elif stride[dim]:
+            reached[stride[dim]] = after
     return tuple(found)

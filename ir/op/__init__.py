@@ -45,6 +45,7 @@ from aotlite.ir.op.formula import Vjp as Vjp
 from aotlite.ir.op.formula import parse_vjp as parse_vjp
 from aotlite.ir.op.schema import Schema, parse_schema
 from aotlite.ir.scalar import Element
+from aotlite.ir.symbols.cases import fewest
 from aotlite.ir.symbols.table import SymbolTable
 
 
@@ -164,16 +165,15 @@ class Op:
 
     # Note [symbolic rules]
     #     x + y of f32[s0] and f32[s1], first with sizes 3 and 3
-    # The rule asks whether s0 equals s1. Both answers are possible, so the hints (3 and 3) decide,
-    # and the table logs `s0 == s1` as an assumption. So the result belongs in the cache of that
-    # table, not in the op's. Were it cached with the op, the next trace would find it without
-    # asking; its log would lack the assumption, and its code would also run for sizes 3 and 1.
+    # The rule asks whether s0 equals s1. The hints (3 and 3) decide, and the table logs `s0 == s1`.
+    # So the result belongs in the cache of that table. In the op's, the next trace would find it
+    # without asking; its log would lack the assumption, and its code would run for 3 and 1, too.
     def _symbolic_result(self, key: tuple[object, ...], table: SymbolTable) -> object:
         """`result_for` where sizes are symbolic. It is cached in the table, beside its log."""
         found = table.cache.get((self, key))
         if found is None:
             with table.rule_of(self.name):
-                found = table.cache[self, key] = self.rule(*key)
+                found = table.cache[self, key] = fewest(table, self.rule, key)
         return found
 
     def infer(self, args: tuple[Any, ...]) -> TensorMeta | tuple[TensorMeta, ...]:

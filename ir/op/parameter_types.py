@@ -93,7 +93,7 @@ def _to_int(value: object) -> object:
 
 def _to_float(value: object) -> object:
     value = _number_of(_unwrapped(value))
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, SymInt)):
         return UNFIT
     try:
         return float(value)

@@ -210,7 +210,7 @@ def dims_of(x: Operand, dim: Given) -> tuple[int, ...]:
     """The dimensions that are reduced, ascending: all for None and for an empty list."""
     if dim is None or dim == () or not x.ndim:
         return tuple(range(x.ndim))
-    return tuple(sorted(sizes.wrap_dims((dim,) if isinstance(dim, int) else dim, x.ndim)))
+    return tuple(sorted(sizes.wrap_dims(sizes.as_tuple(dim), x.ndim)))
 
 
 def count_of(x: Operand, dims: tuple[int, ...]) -> int:

@@ -17,7 +17,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import PureOp
 from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.ops.precision import number_in
-from aotlite.ir.scalar.expression import Scalar, cast, number, parameter
+from aotlite.ir.scalar.expression import Scalar, cast, const, number, parameter
 from aotlite.ir.symbols.symint import SymInt
 
 _KINDS = frozenset(NUMBERS)
@@ -86,12 +86,18 @@ def _promoted(op: PureOp, args: Sequence[Any], tensors: Sequence[int]) -> DType:
             found.append((a.dtype, len(a.shape)))
         elif i in op.mixed and type(a) in _KINDS:
             found.append(a)
+        elif i in op.mixed and type(a) is SymInt:
+            found.append(0)
     return dtypes.result_type(found)
 
 
 def _number(op: PureOp, i: int, value: object, narrow: DType, wide: DType) -> object:
     """Returns a number rounded to the dtype in which the op's kernel holds it."""
     kind = type(value)
+    if kind is SymInt and i in op.mixed:
+        if wide.kind == dtypes.INTEGER and wide is not dtypes.int64:
+            raise OverflowError(f"{op.name}: {value} as {wide}, which may not hold it")
+        return cast(const(value, wide if op.numbers == "wide" else narrow), wide)
     if kind not in _KINDS:
         return value
     if i not in op.held:

@@ -20,6 +20,7 @@ import numpy as np
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType, Number
 from aotlite.ir.errors import GraphError
+from aotlite.ir.geometry.sizes import always_equal
 from aotlite.ir.scalar.primitives import (
     ARITHMETIC,
     COMPARISONS,
@@ -28,6 +29,7 @@ from aotlite.ir.scalar.primitives import (
     LOGICAL,
     PRIMITIVE,
 )
+from aotlite.ir.symbols.symint import SymInt
 
 
 @final
@@ -151,11 +153,19 @@ class Affine:
 
     def text(self, dynamic: Sequence[str]) -> str:
         """Returns the sum as text, with these texts for the dynamic values."""
-        parts = [f"i{k}" if c == 1 else f"{c}*i{k}" for k, c in enumerate(self.coefficients) if c]
-        parts += [f"{step}*{t}" for t, (_, step) in zip(dynamic, self.dynamic, strict=True)]
-        if self.start or not parts:
+        used = [(k, c) for k, c in enumerate(self.coefficients) if not always_equal(c, 0)]
+        parts = [f"i{k}" if always_equal(c, 1) else f"{_factor(c)}*i{k}" for k, c in used]
+        steps = [_factor(step) for _, step in self.dynamic]
+        parts += [f"{step}*{text}" for step, text in zip(steps, dynamic, strict=True)]
+        if not always_equal(self.start, 0) or not parts:
             parts.append(str(self.start))
         return " + ".join(parts).replace("+ -", "- ")
+
+
+def _factor(number: int) -> str:
+    """The text of a number before a `*`; a symbolic sum is in parentheses."""
+    text = str(number)
+    return f"({text})" if " " in text else text
 
 
 _SCALARS: WeakValueDictionary[tuple[object, ...], Scalar] = WeakValueDictionary()
@@ -169,7 +179,12 @@ def _intern(op: str, args: tuple[object, ...], dtype: DType, key: object = None)
 
 # ----------------------------------------------------------------------------------------- leaves
 def const(value: Any, dtype: DType) -> Scalar:
-    """Returns the number as the dtype holds it. All NaNs are one constant; -0.0 and 0.0 are two."""
+    """Returns the number as the dtype holds it. All NaNs are one constant; -0.0 and 0.0 are two.
+
+    A symbolic size is an int64 constant, cast to the dtype.
+    """
+    if type(value) is SymInt and dtype is not dtypes.int64:
+        return cast(const(value, dtypes.int64), dtype)
     if dtype is dtypes.bool_:
         value = bool(value)
     elif dtype.is_floating_point:
@@ -179,7 +194,7 @@ def const(value: Any, dtype: DType) -> Scalar:
     elif dtype.is_complex:
         value = complex(dtype.numpy.type(value))
         return _intern("const", (value,), dtype, struct.pack("dd", value.real, value.imag))
-    else:
+    elif type(value) is not SymInt:
         value = int(value)
     return _intern("const", (value,), dtype)
 
@@ -268,7 +283,7 @@ def number(value: object, dtype: DType) -> Scalar:
     OverflowError: 300 as uint8, expected a number that the dtype holds
     """
     found = const(value, dtype)
-    if dtype.kind == dtypes.INTEGER:
+    if dtype.kind == dtypes.INTEGER and type(value) is not SymInt:
         low, high = _range(dtype)
         if not low <= found.args[0] <= high or found.args[0] != value:
             raise OverflowError(f"{value} as {dtype}, expected a number that the dtype holds")
@@ -460,7 +475,8 @@ def _own_text(value: Scalar, parts: list[str]) -> str:
     match value.op:
         case "const":
             number = value.args[0]
-            return repr(number) if cmath.isfinite(number) else f"{number}"
+            whole = type(number) is SymInt or cmath.isfinite(number)
+            return repr(number) if whole else f"{number}"
         case "load":
             return f"b{value.args[0]}[{value.args[1].text(parts)}]"
         case "axis":

@@ -6,15 +6,31 @@ guards. Spec: `specs/symbols.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import copy
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any, Final, Protocol
 
 import attrs
 
 from aotlite.ir.provenance.location import Location, place_of
 from aotlite.ir.symbols.symint import RELATIONS, SymBool, SymInt
 
-__all__ = ["Assumption", "concrete"]
+__all__ = ["Assumption", "Texts", "at_places", "concrete", "marked", "printing", "with_hints"]
+
+
+class TraceState(Protocol):
+    """The fields of a `SymbolTable` that this module changes."""
+
+    closed: bool
+    events: Any
+    atoms: list[Any]
+    symbols: dict[str, Any]
+    interned: dict[int, SymInt]
+    namesakes: dict[Any, SymInt]
+
 
 
 @attrs.frozen(repr=False)
@@ -86,3 +102,98 @@ def concrete(value: object, values: Mapping[str, int]) -> Any:
         return tuple([concrete(item, values) for item in value])
     put = getattr(value, "concrete", None)
     return value if put is None else put(values)
+
+
+# ------------------------------------------------------------------------------------ other hints
+# A tape with symbols is kept for derivatives of a backward. They are recorded late, for the sizes
+# of a call, which need not be those that were traced (DYN-10).
+_STATE: Final = (
+    *("log", "interned", "truths", "open", "cache", "_facts", "namesakes", "_results", "_calls"),
+    "atoms",
+)
+"""The fields of a table that a trace changes."""
+
+
+@contextmanager
+def with_hints(table: TraceState, values: Mapping[str, int]) -> Iterator[None]:
+    """A block in which the hints are these values, by name of their symbols.
+
+    The assumptions made so far must hold for them. What is assumed in the block holds for these
+    values alone, so it is forgotten at the end: who uses a result of the block puts the numbers in.
+    """
+    kept = [(name, copy.copy(getattr(table, name))) for name in _STATE]
+    rooms = [(atom, atom.lower, atom.upper) for atom in table.atoms]
+    events = len(table.events)
+    hints = [(symbol, symbol.hint) for symbol in table.symbols.values()]
+    _set_hints(table, [(table.symbols[name], value) for name, value in values.items()])
+    closed, table.closed = table.closed, False
+    try:
+        yield
+    finally:
+        table.closed = closed
+        for name, value in kept:
+            setattr(table, name, value)
+        table.events.drop_from(events)
+        for atom, lower, upper in rooms:
+            atom.lower, atom.upper = lower, upper
+        _set_hints(table, hints)
+
+
+def _set_hints(table: TraceState, hints: Iterable[tuple[Any, int | None]]) -> None:
+    for symbol, hint in hints:
+        symbol.hint = hint
+    for number in (*table.interned.values(), *table.namesakes.values()):
+        number.forget_hint()
+
+
+# ------------------------------------------------------------------------------------------ texts
+# An error of eager's backward is recorded once, and raised for many sizes. While it is made, sizes
+# are printed between two marks: the text can be read again with numbers in those places.
+class Texts(Enum):
+    """How symbolic sizes are printed."""
+
+    SYMBOLS = "symbols"
+    """As expressions: `s0 + 1`."""
+    HINTS = "hints"
+    """As numbers, those of the call that is traced: the errors of a captured function."""
+    PLACES = "places"
+    """As expressions between marks, for `at_places`."""
+
+
+class Printer(Protocol):
+    """The field of a `SymbolTable` that this module changes."""
+
+    texts: Texts
+
+
+@contextmanager
+def printing(table: Printer, texts: Texts) -> Iterator[None]:
+    """A block in which sizes are printed so."""
+    outer, table.texts = table.texts, texts
+    try:
+        yield
+    finally:
+        table.texts = outer
+
+
+# Code points for private use, which no text of a library has.
+_OPEN, _CLOSE = "\ue5f0", "\ue5f1"
+_PLACE: Final = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+_FUNCTIONS = {"max": max, "min": min}
+
+
+def marked(expression: str) -> str:
+    """The expression between marks."""
+    return f"{_OPEN}{expression}{_CLOSE}"
+
+
+def at_places(text: str, values: Mapping[str, int]) -> str:
+    """The text with numbers for the expressions between marks, at these values of symbols.
+
+    >>> at_places(f"shape is ({marked('s0 // 2 + 1')}, 3)", {"s0": 6})
+    'shape is (4, 3)'
+    """
+    if _OPEN not in text:
+        return text
+    scope = {"__builtins__": {}, **_FUNCTIONS, **values}
+    return _PLACE.sub(lambda found: str(eval(found[1], scope)), text)

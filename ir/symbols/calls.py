@@ -25,7 +25,7 @@ from aotlite.ir.symbols.polynomial import (
 )
 from aotlite.ir.symbols.symint import SymInt, Table
 
-__all__ = ["FUNCTIONS", "Call", "call"]
+__all__ = ["FUNCTIONS", "Call", "call", "text_of", "without_quotient"]
 
 Value: TypeAlias = "int | SymInt"
 
@@ -109,7 +109,7 @@ def _power(table: Table, left: Value, right: Value) -> Value:
 # ------------------------------------------------------------------------------------- division
 def _divided(table: Table, function: str, left: Value, right: Value) -> Value:
     if not right != 0:
-        raise ZeroDivisionError("symbols: the divisor is 0, expected another number")
+        return FUNCTIONS[function](1, 0)  # raises Python's error
     if isinstance(right, int) and right < 0:  # a // -n == -a // n, and a % -n == -(-a % n)
         turned = call(table, function, -left, -right)
         return turned if function == "//" else -turned
@@ -279,3 +279,32 @@ def without_quotient(terms: Terms, atom: Call) -> Terms | None:
     table = next(v.table for v in (atom.left, atom.right) if isinstance(v, SymInt))
     numerator = table.terms_of(atom.left - table.call("%", atom.left, atom.right))
     return add(multiply(rest, table.terms_of(atom.right)), scaled(numerator, c))
+
+
+# ---------------------------------------------------------------------------------------- text
+def text_of(terms: Terms) -> str:
+    """`s0*s1 - 2*s0 + 3`."""
+    words: list[str] = []
+    for monomial, c in sorted(terms.items(), key=_reading_order):
+        words += ["-" if c < 0 else "+", _product(monomial, c)]
+    if not words:
+        return "0"
+    return " ".join(words[1:]) if words[0] == "+" else f"-{' '.join(words[1:])}"
+
+
+def _reading_order(term: tuple[Monomial, int]) -> tuple[int, list[int]]:
+    return -len(term[0]), [atom.number for atom in term[0]]
+
+
+def _product(monomial: Monomial, c: int) -> str:
+    """The term without its sign."""
+    alone = len(monomial) == 1 and c == 1
+    factors = [_factor(atom, alone=alone) for atom in monomial]
+    number = [str(abs(c))] if abs(c) != 1 or not monomial else []
+    return "*".join(number + factors)
+
+
+def _factor(atom: Atom, *, alone: bool) -> str:
+    text = str(atom)
+    plain = alone or not isinstance(atom, Call) or atom.function in ("max", "min")
+    return text if plain else f"({text})"

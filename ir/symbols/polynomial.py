@@ -5,7 +5,8 @@ coefficients. A monomial is a tuple of atoms in ascending order, with an atom on
 
     3*s0*s0 - s1 + 2        {(s0, s0): 3, (s1,): -1, (): 2}
 
-An atom is a symbol or a `Call`; this module knows its range only. Every function returns new dicts.
+An atom is a `Symbol` or a `Call`; of that this module knows the range only. Every function returns
+new dicts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ __all__ = [
     "Atom",
     "Monomial",
     "Range",
+    "Symbol",
     "Terms",
     "add",
     "bounds",
@@ -52,6 +54,27 @@ class Atom:
 def point(number: int) -> int:
     """A large pseudorandom integer for atom `number`, ascending with it."""
     return (number << 61) + pow(0x2545F4914F6CDD1D, number + 1, (1 << 61) - 1)
+
+
+class Symbol(Atom):
+    """An unknown size: its name, its hint (the value in the traced call), and its source.
+
+    `hint` is None where no value is known before the graph runs (DYN-5).
+    """
+
+    __slots__ = ("hint", "name", "room", "sources")
+
+    def __init__(self, number: int, name: str, hint: int | None, room: Range) -> None:
+        super().__init__(number, *room)
+        self.name = name
+        self.hint = hint
+        self.room = room
+        """The range that was declared; what is assumed later narrows only the atom's bounds."""
+        self.sources: list[str] = []
+        """The inputs with this size, such as `x.shape[0]`; several with `duck_shape`."""
+
+    def __str__(self) -> str:
+        return self.name
 
 
 Monomial: TypeAlias = tuple[Atom, ...]

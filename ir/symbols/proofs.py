@@ -17,6 +17,7 @@ may have, and None where it finds no proof. It never looks at a hint. Spec: `spe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TypeAlias
 
 from aotlite.ir.symbols.calls import Call, without_quotient
@@ -29,13 +30,25 @@ from aotlite.ir.symbols.polynomial import (
     bounds,
     common_monomial,
     divide,
+    multiply,
     scaled,
     substitute,
 )
+from aotlite.ir.symbols.symint import ABOVE, BELOW, SymBool, SymInt
 
-__all__ = ["Facts", "equation"]
+__all__ = [
+    "Facts",
+    "answer_of_hints",
+    "equation",
+    "known_by_bounds",
+    "least_of",
+    "nonnegative_form",
+    "said_simply",
+]
 
+Value: TypeAlias = "int | SymInt"
 _Key: TypeAlias = frozenset[tuple[Monomial, int]]
+Learned: TypeAlias = "tuple[str, Terms, int | Terms, bool]"
 
 _DEPTH = 4
 """How many nested calls a question replaces by their operands."""
@@ -44,15 +57,55 @@ _DEPTH = 4
 class Facts:
     """The facts that are known beyond the atoms' own ranges; added, and never removed."""
 
-    __slots__ = ("_least", "_nonzero", "_values")
+    __slots__ = ("_extremes", "_least", "_nonzero", "_say", "_values")
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[Learned], None]) -> None:
+        self._say = say
+        """Gets each fact that is learned, as an event (`ir/symbols/events.py`)."""
         self._values: dict[Atom, Terms] = {}
         """Atom -> the polynomial of other atoms that it equals, without cycles."""
         self._least: dict[_Key, int] = {}
         """Polynomial without constant -> its lower bound."""
         self._nonzero: set[_Key] = set()
         """Polynomials that are not 0."""
+        self._extremes: list[Call] = []
+        """Extremes of a symbol and a number, `max(s0, 1)`, until a fact decides them."""
+
+    def watch(self, atom: Call) -> None:
+        """Makes an extreme equal its operand once a fact says which, if it is as `max(s0, 1)`."""
+        if atom.function in ("max", "min") and isinstance(atom.left, int):
+            if len(_singles(_terms(atom.right))) == len(_terms(atom.right)) == 1:
+                self._extremes.append(atom)
+
+    def _decide_extremes(self) -> None:
+        """Makes the extremes equal an operand that are decided by now; watches the rest."""
+        waiting, self._extremes = self._extremes, []
+        for atom in waiting:
+            value = self._operand_of(atom)
+            if value is None:
+                self._extremes.append(atom)
+            else:
+                self._values[atom] = value
+                self._say(("==", {(atom,): 1}, value, True))
+        if len(waiting) > len(self._extremes):
+            self._say_again()
+
+    def _operand_of(self, atom: Call) -> Terms | None:
+        """The operand that an extreme equals; None where that is open."""
+        number, other = atom.left, _terms(atom.right)
+        assert isinstance(number, int)
+        low, high = self.range(other)
+        if low is not None and low >= number:
+            return other if atom.function == "max" else _terms(number)
+        if high is not None and high <= number:
+            return _terms(number) if atom.function == "max" else other
+        return None
+
+    def __copy__(self) -> Facts:
+        made = Facts(self._say)
+        made._values, made._least = dict(self._values), dict(self._least)
+        made._nonzero, made._extremes = set(self._nonzero), list(self._extremes)
+        return made
 
     # -------------------------------------------------------------------------------- questions
     def nonnegative(self, terms: Terms) -> bool | None:
@@ -157,28 +210,33 @@ class Facts:
         self._learn(_positive_content(terms))
         above = _without_factors(add(terms, {(): 1}))
         self._learn(_positive_content(add(above, {(): 1}, -1)))
+        self._decide_extremes()
 
     def _learn(self, terms: Terms) -> None:
         rest, constant = _apart(terms)
         key = _key(rest)
         self._least[key] = max(self._least.get(key, -constant), -constant)
+        self._say((">=", rest, -constant, True))
         if len(rest) == 1:
             ((monomial, c),) = rest.items()
             if len(monomial) == 1:
-                _tighten(monomial[0], c, constant)
+                self._say(_tightened(monomial[0], c, constant))
 
     def learn_zero(self, terms: Terms) -> None:
         """Adds the fact that the polynomial is 0; solves it for an atom where that is possible."""
         terms = _content(self._settled(terms))
         self._least.update({_key(rest): -c for rest, c in map(_apart, (terms, scaled(terms, -1)))})
+        self._say(("==", terms, 0, True))
         for atom in sorted(_singles(terms), key=lambda atom: -atom.number):
             c = terms[(atom,)]
             if abs(c) == 1 and not any(atom in m for m in terms if m != (atom,)):
                 rest = {monomial: -c * k for monomial, k in terms.items() if monomial != (atom,)}
                 if not any(_is_within(atom, other) for m in rest for other in m):
                     self._values[atom] = rest
+                    self._say(("==", {(atom,): 1}, rest, True))
                     self._say_again()
-                    return
+                    break
+        self._decide_extremes()
 
     def _say_again(self) -> None:
         """Adds the earlier facts again, with the newly known atom replaced by its value."""
@@ -195,6 +253,7 @@ class Facts:
         terms = _content(self._settled(terms))
         self._nonzero.add(_key(terms))
         self._nonzero.add(_key(scaled(terms, -1)))
+        self._say(("!=", terms, 0, True))
         for sign in (1, -1):
             signed = scaled(terms, sign)
             if self._sign(signed, 0):
@@ -229,6 +288,28 @@ def _terms(value: object) -> Terms:
         assert isinstance(value, int)
         return {(): value} if value else {}
     return terms
+
+
+def known_by_bounds(left: SymInt, relation: str, right: int | SymInt) -> bool | None:
+    """The truth of a comparison where lower bounds show it, without expanding polynomials."""
+    for greater, less, where in ((left, right, ABOVE), (right, left, BELOW)):
+        excess = _excess(greater, less)
+        if excess is not None and excess > 0:
+            return relation in where
+    return None
+
+
+def _excess(a: int | SymInt, b: int | SymInt) -> int | None:
+    """A lower bound of a - b, if one is seen at once: a stride is a multiple of the next one."""
+    if type(a) is not SymInt:
+        return None
+    if type(b) is not SymInt:
+        return None if a.least is None else a.least - b
+    if a.function is not multiply or b.least is None or b.least < 0:
+        return None
+    factor = a.right if a.left is b else a.left if a.right is b else None
+    times = factor.least if type(factor) is SymInt else factor
+    return None if times is None or times < 1 else (times - 1) * b.least
 
 
 def equation(terms: Terms) -> tuple[Terms, int]:
@@ -275,14 +356,15 @@ def _without_factors(terms: Terms) -> Terms:
     return {divide(monomial, common) or (): c for monomial, c in terms.items()}
 
 
-def _tighten(atom: Atom, c: int, constant: int) -> None:
-    """Narrows the bounds of `atom` by c * atom + constant >= 0."""
+def _tightened(atom: Atom, c: int, constant: int) -> Learned:
+    """Narrows the bounds of `atom` by c * atom + constant >= 0; returns the event."""
     if c > 0:
         least = -(constant // c)
         atom.lower = least if atom.lower is None else max(atom.lower, least)
-    else:
-        most = constant // -c
-        atom.upper = most if atom.upper is None else min(atom.upper, most)
+        return ">=", {(atom,): 1}, atom.lower, True
+    most = constant // -c
+    atom.upper = most if atom.upper is None else min(atom.upper, most)
+    return "<=", {(atom,): 1}, atom.upper, True
 
 
 def _is_within(atom: Atom, other: Atom) -> bool:
@@ -292,3 +374,56 @@ def _is_within(atom: Atom, other: Atom) -> bool:
     operands = [_terms(operand) for operand in (other.left, other.right)]
     atoms = {a for terms in operands for monomial in terms for a in monomial}
     return atom in atoms or any(_is_within(atom, a) for a in atoms)
+
+
+# ----------------------------------------------------------------------- comparisons in other forms
+def said_simply(fact: SymBool) -> SymBool:
+    """An equivalent (in)equality, without common factors and constants on the left."""
+    if fact.relation not in ("==", "!=") or isinstance(fact.right, SymInt):
+        return fact
+    table = fact.left.table
+    left, right = equation(table.terms_of(fact.left - fact.right))
+    return _of_operand(SymBool(table.of(left), fact.relation, right))
+
+
+def _of_operand(fact: SymBool) -> SymBool:
+    """`s0 > 1` for `max(1, s0) != 1`; any other fact as it is."""
+    (monomial, c), *others = fact.left.terms.items()
+    atom = monomial[0]
+    if others or c != 1 or monomial[1:] or not isinstance(atom, Call) or atom.function != "max":
+        return fact
+    if atom.left != fact.right or isinstance(atom.right, int):
+        return fact
+    return SymBool(atom.right, "<=" if fact.relation == "==" else ">", fact.right)
+
+
+def nonnegative_form(relation: str, difference: Terms) -> Terms:
+    """The polynomial that is at least 0 exactly where `difference` has this relation to 0."""
+    signed = scaled(difference, -1) if relation in ("<", "<=") else difference
+    return signed if relation in ("<=", ">=") else add(signed, {(): 1}, -1)
+
+
+def answer_of_hints(fact: SymBool) -> bool:
+    """The answer of the hints. Of a product that is compared with 0 the factors are asked."""
+    parts = _factors(fact)
+    if not parts:
+        return fact.hint
+    zero = next((part for part in parts if part.hint == 0), None)
+    nonzero = all(parts) if zero is None else bool(zero)
+    return nonzero == (fact.relation == "!=")
+
+
+def _factors(fact: SymBool) -> list[SymInt]:
+    """The factors of a product that is compared with 0; none of anything else."""
+    table = fact.left.table
+    difference = table.terms_of(fact.left - fact.right)
+    if fact.relation not in ("==", "!=") or len(difference) != 1:
+        return []
+    (monomial,) = difference
+    return [table.of({(atom,): 1}) for atom in dict.fromkeys(monomial)] if monomial[1:] else []
+
+
+def least_of(terms: Terms) -> int | None:
+    """A lower bound, where the terms are a single atom."""
+    (monomial, c), *others = terms.items()
+    return monomial[0].lower if len(monomial) == 1 and c == 1 and not others else None

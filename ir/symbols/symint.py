@@ -8,6 +8,8 @@ comparison that has one answer for all values returns a bool. Any other returns 
     s0 > 1     True            sizes are at least 2
     s0 > s1    SymBool         `if s0 > s1:` takes the branch of the hints and logs the assumption
     int(s0)    the hint        logs `s0 == 6`: the graph is specialized
+
+To the code of a captured function a `SymInt` is an int, and a comparison a bool (DYN-23).
 """
 
 from __future__ import annotations
@@ -15,32 +17,34 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.symbols.polynomial import Range, Terms, add, multiply, subtract
+from aotlite.ir.symbols.python_number import (
+    ABOVE,
+    BELOW,
+    CALLED,
+    NEGATED,
+    RELATIONS,
+    Binary,
+    PythonNumber,
+    plain,
+)
+from aotlite.ir.symbols.user_code import asked_outside
 
-__all__ = ["ABOVE", "BELOW", "RELATIONS", "Combine", "SymBool", "SymInt", "Table"]
+__all__ = ["ABOVE", "BELOW", "RELATIONS", "Combine", "SymBool", "SymInt", "Table", "hash_by_value"]
 
-RELATIONS: Final[dict[str, Callable[[int, int], bool]]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 Combine: TypeAlias = Callable[[Terms, Terms], Terms]
-
-ABOVE: Final = frozenset(("!=", ">", ">="))
-"""The relations that a number has to those below it; `BELOW`: to those above it."""
-BELOW: Final = frozenset(("!=", "<", "<="))
-
-NEGATED: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+Result = TypeVar("Result")
 
 
 class Table(Protocol):
     """The interface of `SymbolTable` that a `SymInt` calls."""
+
+    @property
+    def shown_as_ints(self) -> bool:
+        """Whether code outside aotlite finds ints where these numbers are."""
 
     @property
     def interned(self) -> dict[int, SymInt]:
@@ -76,6 +80,14 @@ class Table(Protocol):
     def call(self, function: str, left: int | SymInt, right: int | SymInt) -> Any:
         """`//`, `%`, `**`, `max` or `min` of two values, one of them symbolic."""
 
+    def derived(
+        self, function: str, left: int | SymInt, right: int | SymInt, result: Result
+    ) -> Result:
+        """The result itself, of an operator that is made of others; once it becomes an event."""
+
+    def said(self, function: str, left: object, right: object, result: Result) -> Result:
+        """The result itself, after the event that the function of these operands is this."""
+
     def atom(self, function: str, left: int | SymInt, right: int | SymInt, room: Range) -> Any:
         """The interned int of a `Call` with the range `room`."""
 
@@ -109,7 +121,7 @@ class Table(Protocol):
         """Raises ArgumentError for a size of another trace."""
 
 
-class SymInt:
+class SymInt(PythonNumber):
     """A symbolic integer. A `SymbolTable` and arithmetic make them.
 
     The arithmetic is Python's, for negative numbers too. `int()`, indexing and true division need
@@ -188,6 +200,10 @@ class SymInt:
             self._hint = self.table.evaluate(self)
         return self._hint
 
+    def forget_hint(self) -> None:
+        """Has it computed anew: the hints of symbols are others."""
+        self._hint = None
+
     # ------------------------------------------------------------------------------- arithmetic
     def __add__(self, other: object) -> Any:
         if type(other) is SymInt:
@@ -218,7 +234,9 @@ class SymInt:
         return found if same else self.table.met(key, subtract, self, other)
 
     def __rsub__(self, other: object) -> Any:
-        return -self + other
+        if not isinstance(other, int):
+            return super().__rsub__(other)
+        return self.table.derived("-", other, self, -self + other)
 
     def __mul__(self, other: object) -> Any:
         if type(other) is SymInt:
@@ -236,13 +254,13 @@ class SymInt:
     __rmul__ = __mul__
 
     def __neg__(self) -> Any:
-        return self * -1
+        return self.table.derived("-", 0, self, self * -1)
 
     def __pos__(self) -> SymInt:
         return self
 
     def __abs__(self) -> Any:
-        return self.table.call("max", self, -self)
+        return self.table.derived("abs", self, 0, self.table.call("max", self, -self))
 
     def __floordiv__(self, other: object) -> Any:
         return self._called("//", self, other)
@@ -262,33 +280,52 @@ class SymInt:
     def __rdivmod__(self, other: object) -> Any:
         return other // self, other % self
 
-    def __pow__(self, other: object) -> Any:
-        if isinstance(other, int) and other >= 0:
-            return math.prod([self] * other)
+    def __pow__(self, other: object, modulus: object = None) -> Any:
+        if modulus is not None:
+            return super().__pow__(other, modulus)
+        if type(other) is int and other >= 0:
+            return self.table.derived("**", self, other, math.prod([self] * other))
         return self._called("**", self, other)
 
     def __rpow__(self, other: object) -> Any:
         return self._called("**", other, self)
 
-    def __lshift__(self, other: int) -> Any:
-        return self * 2**other
+    def __invert__(self) -> object:
+        return self.table.derived("-", -1, self, -self - 1)
 
-    def __rshift__(self, other: int) -> Any:
-        return self // 2**other
+    def __lshift__(self, other: object) -> object:
+        return _shifted("<<", self, other) if _is_whole(other) else super().__lshift__(other)
+
+    def __rlshift__(self, other: object) -> object:
+        return _shifted("<<", other, self) if _is_whole(other) else super().__rlshift__(other)
+
+    def __rshift__(self, other: object) -> object:
+        return _shifted(">>", self, other) if _is_whole(other) else super().__rshift__(other)
+
+    def __rrshift__(self, other: object) -> object:
+        return _shifted(">>", other, self) if _is_whole(other) else super().__rrshift__(other)
+
+    def __and__(self, other: object) -> object:
+        if type(other) is int and other >= 0 and other & (other + 1) == 0:  # the lowest bits
+            return self.table.derived("&", self, other, self % (other + 1))
+        return super().__and__(other)
+
+    __rand__ = __and__
 
     def _called(self, function: str, left: Any, right: Any) -> Any:
         other = right if left is self else left
-        if isinstance(other, (int, SymInt)):
+        if _is_whole(other):
             return self.table.call(function, left, right)
-        if isinstance(other, float):
-            plain = {"//": operator.floordiv, "%": operator.mod, "**": operator.pow}[function]
-            return plain(*[float(value) for value in (left, right)])
-        return NotImplemented
-
-    def _otherwise(self, function: Callable[[object, object], object], other: object) -> object:
         if isinstance(other, bool):
+            return self._called(function, *[int(v) if v is other else v for v in (left, right)])
+        if left is self:
+            return self.with_value(CALLED[function], other)
+        return self.with_value(lambda value, other: CALLED[function](other, value), other)
+
+    def _otherwise(self, function: Binary, other: object) -> Any:
+        if isinstance(other, (bool, SymBool)):
             return function(self, int(other))
-        return function(float(self), other) if isinstance(other, float) else NotImplemented
+        return self.with_value(function, other)
 
     # ------------------------------------------------------------------------------- comparison
     # Equal polynomials are one object. A dict calls `__eq__` only for equal hashes: hardly ever.
@@ -314,56 +351,69 @@ class SymInt:
 
     def _compared(self, relation: str, other: Any) -> object:
         kind = type(other)
-        if kind is int and self.least is not None and self.least > other:
-            return relation in ABOVE
         if kind is int or kind is SymInt:
             key, table = (relation, self, other), self.table
             found = table.truths.get(key)
+            if found is None and kind is int and self.least is not None and self.least > other:
+                found = table.truths[key] = table.said(relation, self, other, relation in ABOVE)
             found = table.open.get(key) if found is None else found
             if found is not None:
-                return found
-        if isinstance(other, float):
-            return RELATIONS[relation](float(self), other)  # type: ignore[arg-type]
-        if not isinstance(other, (int, SymInt)):
-            return NotImplemented
-        if type(other) is SymInt and other.table is not self.table:
+                return bool(found) if table.shown_as_ints and asked_outside(2) else found
+        if isinstance(other, (bool, SymBool)):
+            other = int(other)
+        elif kind is not int and kind is not SymInt:
+            return self.with_value(RELATIONS[relation], other)
+        elif kind is SymInt and other.table is not self.table:
             return NotImplemented if relation in ("==", "!=") else self.table.refuse(other)
-        plain = other if type(other) is SymInt else int(other)  # of a bool, its number
-        return self.table.compare(SymBool(self, relation, plain))
+        truth = self.table.compare(SymBool(self, relation, other))
+        return bool(truth) if self.table.shown_as_ints and asked_outside(2) else truth
 
     # ------------------------------------------------------------------- where a number is needed
     def __bool__(self) -> bool:
         return bool(self != 0)
 
-    def __int__(self) -> int:
+    def conjugate(self) -> SymInt:
+        """The number itself."""
+        return self
+
+    def plain(self) -> int:
+        """The hint; logs the assumption that the value equals it."""
         return self.table.specialize(self)
 
-    __index__ = __int__
-
-    def __float__(self) -> float:
-        return float(int(self))
-
-    def __truediv__(self, other: object) -> Any:
-        if isinstance(other, SymInt):
-            other = int(other)
-        return int(self) / other if isinstance(other, (int, float)) else NotImplemented
-
-    def __rtruediv__(self, other: object) -> Any:
-        return other / int(self) if isinstance(other, (int, float)) else NotImplemented
+    __int__ = __index__ = plain
 
     def __floor__(self) -> SymInt:
         return self
 
     __ceil__ = __trunc__ = __floor__
 
-    def __round__(self, digits: int = 0) -> Any:
-        return self if digits >= 0 else round(int(self), digits)
+    def __round__(self, digits: object = None) -> object:
+        if digits is None or type(digits) is int and digits >= 0:
+            return self
+        return super().__round__(digits)
 
-    # ---------------------------------------------------------------------------------- printing
+    # ------------------------------------------------------------------- to the code of a function
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return int if self.table.shown_as_ints and asked_outside(1) else SymInt
+
+    def value_hash(self) -> int:
+        """The hash of the value for code outside aotlite; else that of the object."""
+        outside = self.table.shown_as_ints and asked_outside(1)
+        return hash(self.plain()) if outside else object.__hash__(self)
+
     def __repr__(self) -> str:
+        if self.table.shown_as_ints and asked_outside(1):
+            return repr(self.plain())
         return self.table.text(self)
 
-    def __reduce__(self) -> Any:
+    def __format__(self, spec: str) -> str:
+        outside = self.table.shown_as_ints and asked_outside(1)
+        return format(self.plain() if outside else repr(self), spec)
+
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        if self.table.shown_as_ints and asked_outside(1):
+            return int, (self.plain(),)
         raise ArgumentError(f"symbols: a size to copy is {self}, expected an int")
 
     def __copy__(self) -> SymInt:
@@ -373,7 +423,7 @@ class SymInt:
         return self
 
 
-class SymBool:
+class SymBool(PythonNumber):
     """A comparison that depends on the values of symbols.
 
     `bool()` returns its truth for the hints, and logs that as an assumption.
@@ -396,8 +446,53 @@ class SymBool:
         """The negation."""
         return SymBool(self.left, NEGATED[self.relation], self.right)
 
-    def __bool__(self) -> bool:
+    def plain(self) -> bool:
+        """The truth for the hints; logs the assumption that it is the truth."""
         return self.left.table.decide(self)
 
+    __bool__ = plain
+
+    # ------------------------------------------------------------------- to the code of a function
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return bool if self.left.table.shown_as_ints and asked_outside(1) else SymBool
+
+    def __eq__(self, other: object) -> bool:
+        outside = self.left.table.shown_as_ints and asked_outside(1)
+        return self.plain() == plain(other) if outside else NotImplemented
+
+    def __hash__(self) -> int:
+        outside = self.left.table.shown_as_ints and asked_outside(1)
+        return hash(self.plain()) if outside else object.__hash__(self)
+
     def __repr__(self) -> str:
-        return f"{self.left} {self.relation} {self.right}"
+        outside = self.left.table.shown_as_ints and asked_outside(1)
+        return repr(self.plain()) if outside else f"{self.left} {self.relation} {self.right}"
+
+    def __format__(self, spec: str) -> str:
+        outside = self.left.table.shown_as_ints and asked_outside(1)
+        return format(self.plain() if outside else repr(self), spec)
+
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        return bool, (self.plain(),)
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return type(value) is int or type(value) is SymInt
+
+
+def _shifted(sign: str, left: int | SymInt, bits: int | SymInt) -> object:
+    """`left << bits` or `left >> bits`, one of them symbolic."""
+    if not bits >= 0:
+        raise ValueError("negative shift count")
+    table = left.table if type(left) is SymInt else bits.table  # type: ignore[union-attr]
+    power = 2**bits
+    return table.derived(sign, left, bits, left * power if sign == "<<" else left // power)
+
+
+def hash_by_value() -> None:
+    """Makes the hash of each `SymInt` ask whose code it is for, in this process from now on.
+
+    Before that it is the object's, without a call: most processes show no symbol to a user.
+    """
+    SymInt.__hash__ = SymInt.value_hash  # type: ignore[method-assign, assignment]

@@ -9,66 +9,50 @@ a symbol. Spec: `specs/symbols.md`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from types import FrameType
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar, cast
 
 import attrs
 
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.ir.provenance.location import Location
 from aotlite.ir.symbols import calls, sympy_forms
-from aotlite.ir.symbols.assumption import Answer, Assumption, concrete
-from aotlite.ir.symbols.calls import FUNCTIONS, Call
+from aotlite.ir.symbols.assumption import Answer, Assumption, Texts, concrete, marked, printing
+from aotlite.ir.symbols.calls import FUNCTIONS, Call, text_of
+from aotlite.ir.symbols.events import Events, RuleRun
 from aotlite.ir.symbols.polynomial import (
     Atom,
-    Monomial,
     Range,
+    Symbol,
     Terms,
     add,
     evaluate,
     multiply,
-    scaled,
     subtract,
 )
-from aotlite.ir.symbols.proofs import Facts, equation
-from aotlite.ir.symbols.symint import ABOVE, BELOW, RELATIONS, Combine, SymBool, SymInt
+from aotlite.ir.symbols.proofs import (
+    Facts,
+    answer_of_hints,
+    known_by_bounds,
+    least_of,
+    nonnegative_form,
+    said_simply,
+)
+from aotlite.ir.symbols.proving import Unproved, same_or_raise
+from aotlite.ir.symbols.symint import (
+    RELATIONS,
+    Combine,
+    SymBool,
+    SymInt,
+    hash_by_value,
+)
+from aotlite.ir.symbols.user_code import asking_place
 
-__all__ = ["Symbol", "SymbolTable", "table_of"]
+__all__ = ["SymbolTable", "is_proving", "table_of"]
 
 Value: TypeAlias = "int | SymInt"
-
-
-class Symbol(Atom):
-    """An unknown size: its name, its hint (the value in the traced call), and its source.
-
-    `hint` is None where no value is known before the graph runs (DYN-5).
-    """
-
-    __slots__ = ("hint", "name", "sources")
-
-    def __init__(self, number: int, name: str, hint: int | None, room: Range) -> None:
-        super().__init__(number, *room)
-        self.name = name
-        self.hint = hint
-        self.sources: list[str] = []
-        """The inputs with this size, such as `x.shape[0]`; several with `duck_shape`."""
-
-    def __str__(self) -> str:
-        return self.name
-
-
-def _innermost_place() -> Location | None:
-    """The location of the innermost frame outside aotlite."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module != "aotlite" and not module.startswith("aotlite."):
-            return frame.f_code, frame.f_lasti
-        frame = frame.f_back
-    return None
+Result = TypeVar("Result")
 
 
 @attrs.define(eq=False, repr=False)
@@ -77,8 +61,20 @@ class SymbolTable:
 
     duck_shape: bool = False
     """Whether sizes with equal hints become one symbol; each call must have them equal (DYN-1)."""
-    locate: Callable[[], Location | None] = _innermost_place
+    locate: Callable[[], Location | None] = asking_place
     """Returns the user's line that is running."""
+    shown_as_ints: bool = attrs.field(default=False, init=False)
+    """Whether code outside aotlite finds ints where the symbols are (DYN-23)."""
+    texts: Texts = attrs.field(default=Texts.SYMBOLS, init=False)
+    """How sizes are printed."""
+    closed: bool = attrs.field(default=False, init=False)
+    """Whether the guards were made: hints answer what is asked from then on, without a log."""
+    late: list[SymBool | Answer] = attrs.field(factory=list, init=False)
+    """What was answered so: by who looks at a trace, and by no stage."""
+    weakest: bool = False
+    """Whether rules run by cases (`ir/symbols/cases`): set by a size whose range is given."""
+    asked: Callable[[SymBool | Answer], object] | None = attrs.field(default=None, init=False)
+    """Gets what the hints answer instead of the log; it may raise."""
     log: list[Assumption] = attrs.field(factory=list, init=False)
     """Every assumption, in order, each once."""
     symbols: dict[str, Symbol] = attrs.field(factory=dict, init=False)
@@ -90,36 +86,51 @@ class SymbolTable:
     open: dict[tuple[str, object, object], SymBool] = attrs.field(factory=dict, init=False)
     """Comparisons without one; emptied by each assumption, which may decide some."""
     cache: dict[Any, Any] = attrs.field(factory=dict, init=False)
-    """A cache for other modules: metas with symbols, and results of meta rules for them."""
+    """By any key: metas with symbols, results of meta rules for them, sizes by hint."""
     op: str | None = attrs.field(default=None, init=False)
     """The op whose meta rule is running."""
-    _facts: Facts = attrs.field(factory=Facts, init=False)
-    _namesakes: dict[Any, SymInt] = attrs.field(factory=dict, init=False)
+    spelled: Callable[[SymInt], str] | None = attrs.field(default=None, init=False)
+    """While code is made that must be right for all sizes: how it spells a size (`proving`)."""
+    events: Events = attrs.field(factory=Events, init=False)
+    """Every fact that was used, each at least once (DYN-11)."""
+    _facts: Facts = attrs.field(init=False)
+    namesakes: dict[Any, SymInt] = attrs.field(factory=dict, init=False)
     """Terms -> the number, where another number has its key: a hash collision."""
     _results: dict[Any, Any] = attrs.field(factory=dict, init=False)
     """(operation, operands) -> the number, where that was interned before."""
     _calls: dict[Any, Any] = attrs.field(factory=dict, init=False)
-    _answers: dict[Any, Any] = attrs.field(factory=dict, init=False)
-    _by_hint: dict[int, SymInt] = attrs.field(factory=dict, init=False)
-    _counts: dict[str, int] = attrs.field(factory=dict, init=False)
-    _atoms: int = attrs.field(default=0, init=False)
+    """(function, operands) -> the result, of `call`, `atom` and `ask`."""
+    atoms: list[Atom] = attrs.field(factory=list, init=False)
+    """Every atom, in order of its number."""
+
+    @_facts.default
+    def _no_facts(self) -> Facts:
+        return Facts(self.events.append)
 
     # ---------------------------------------------------------------------------------- symbols
-    def size(self, hint: int, source: str = "") -> Any:
-        """A symbol for the size of a dimension; the hint itself for 0 and 1.
+    def show_as_ints(self) -> None:
+        """Shows code outside aotlite ints from now on."""
+        self.shown_as_ints = True
+        hash_by_value()
 
-        Broadcasting and contiguity treat 0 and 1 specially, so that a symbol is known to be at
-        least 2 (DYN-1): PyTorch's 0/1 specialization.
-        """
-        if hint < 2:
+    def size(
+        self, hint: int, source: str = "", *, lower: int = 2, upper: int | None = None
+    ) -> Any:
+        """A symbol of this range for the size of a dimension; the hint itself if it is below.
+
+        From 2 is PyTorch's 0/1 specialization; from 0 rules ask what they need (DYN-1)."""
+        if hint < lower:
             return hint
+        if lower != 2 or upper is not None:
+            self.weakest = True
         if not self.duck_shape:
-            return self.symbol(hint, source, lower=2)
-        found = self._by_hint.get(hint)
+            return self.symbol(hint, source, lower=lower, upper=upper)
+        key = ("size", hint, lower, upper)
+        found = self.cache.get(key)
         if found is None:
-            self._by_hint[hint] = found = self.symbol(hint, source, lower=2)
+            found = self.cache[key] = self.symbol(hint, source, lower=lower, upper=upper)
         elif source:
-            self.symbols[str(found)].sources.append(source)
+            self.symbols[self.text(found)].sources.append(source)
         return found
 
     def symbol(
@@ -132,14 +143,19 @@ class SymbolTable:
     ) -> SymInt:
         """A fresh symbol of this range: s0, s1, ...; u0, u1, ... for one without a hint."""
         letter = "u" if hint is None else "s"
-        count = self._counts.get(letter, 0)
-        self._counts[letter] = count + 1
-        made = Symbol(self._atoms, f"{letter}{count}", hint, (lower, upper))
+        count = sum([name.startswith(letter) for name in self.symbols])
+        made = self.named_symbol(f"{letter}{count}", hint, (lower, upper))
         if source:
-            made.sources.append(source)
-        self._atoms += 1
-        self.symbols[made.name] = made
-        return self.named(made.name)
+            self.symbols[self.text(made)].sources.append(source)
+        return made
+
+    def named_symbol(self, name: str, hint: int | None, room: Range) -> SymInt:
+        """A fresh symbol of this name, which no other symbol of the table has."""
+        made = self.symbols[name] = Symbol(len(self.atoms), name, hint, room)
+        self.atoms.append(made)
+        result = self.named(name)
+        self.said("==", {(made,): 1}, result, True)
+        return result
 
     def named(self, name: str) -> SymInt:
         """The symbol of this name as a `SymInt`."""
@@ -165,12 +181,14 @@ class SymbolTable:
             found = self.interned[key] = self._by_terms(key, terms)
         elif found.terms != terms:  # a hash collision: hardly ever
             made = self._by_terms(key, terms)
-            found = self._namesakes.setdefault(frozenset(terms.items()), made)
+            found = self.namesakes.setdefault(frozenset(terms.items()), made)
         return found
 
     def _by_terms(self, key: int, terms: Terms) -> SymInt:
-        made = SymInt(self, key, terms.get((), 0), _least(terms), None, None, None)
+        made = SymInt(self, key, terms.get((), 0), least_of(terms), None, None, None)
         made._terms = terms
+        if made.least is not None:
+            self.events.append((">=", made, made.least, True))
         return made
 
     def terms_of(self, value: Value) -> Terms:
@@ -200,7 +218,7 @@ class SymbolTable:
             constant = a.constant + b
             least = None if least is None else least + b
         made = self.interned[key] = SymInt(self, key, constant, least, add, a, b)
-        return made
+        return self._made(made)
 
     def subtract(self, key: int, a: SymInt, b: Value) -> Any:
         """a - b, where no interned number has its key."""
@@ -212,7 +230,7 @@ class SymbolTable:
             constant = a.constant - b
             least = None if a.least is None else a.least - b
         made = self.interned[key] = SymInt(self, key, constant, least, subtract, a, b)
-        return made
+        return self._made(made)
 
     def multiply(self, key: int, a: SymInt, b: Value) -> Any:
         """a * b, where no interned number has its key."""
@@ -228,30 +246,52 @@ class SymbolTable:
         if least is not None:
             least = None if other is None or other < 0 or least < 0 else least * other
         made = self.interned[key] = SymInt(self, key, constant, least, multiply, a, b)
-        return made
+        return self._made(made)
+
+    def _made(self, number: SymInt) -> SymInt:
+        """The number itself, after its event."""
+        events = self.events
+        if self.op is None:  # the operator's line, as to find the user's costs as much as the rest
+            frame = sys._getframe(3)
+            events.lines[len(events)] = frame.f_code, frame.f_lasti
+        events.append(number)
+        return number
 
     def met(self, key: int, function: Combine, a: SymInt, b: Value) -> Any:
         """function(a, b), where an interned number has its key: nearly always the same number."""
+        result = self._results.get((function, a, b))
+        if result is None:
+            result = self._results[function, a, b] = self._met(key, function, a, b)
+            self.said(_SIGN[function], a, b, result)
+        return result
+
+    def _met(self, key: int, function: Combine, a: SymInt, b: Value) -> Any:
         if type(b) is int and b == _NEUTRAL[function]:
             return a
         found = self.interned.get(key)
         if found is not None and found.left is b and found.right is a:
             if found.function is function is not subtract:
                 return found
-        result = self._results.get((function, a, b))
-        if result is None:
-            terms = function(a.terms, self.terms_of(b))
-            same = found is not None and found.terms == terms
-            result = self._results[function, a, b] = found if same else self.of(terms)
+        terms = function(a.terms, self.terms_of(b))
+        return found if found is not None and found.terms == terms else self.of(terms)
+
+    def derived(self, function: str, left: Value, right: Value, result: Result) -> Result:
+        """The result itself, of an operator that is made of others; once it becomes an event."""
+        key = (function, left, right)
+        if key not in self._results:
+            self._results[key] = self.said(function, left, right, result)
         return result
 
     def call(self, function: str, left: Value, right: Value) -> Any:
         """`//`, `%`, `**`, `max` or `min` of two values, one of them symbolic."""
+        if type(left) is int and function in ("max", "min"):  # one key for both orders
+            left, right = right, left
         key = (function, left, right)
         found = self._calls.get(key)
         if found is None:
             self.terms_of(left), self.terms_of(right)
             found = self._calls[key] = calls.call(self, function, left, right)
+            self.said(function, left, right, found)
         return found
 
     def atom(self, function: str, left: Value, right: Value, room: Range) -> Any:
@@ -259,8 +299,12 @@ class SymbolTable:
         key = ("atom", function, left, right)
         found = self._calls.get(key)
         if found is None:
-            made = Call(self._atoms, function, left, right, room)
-            self._atoms += 1
+            made = Call(len(self.atoms), function, left, right, room)
+            self.atoms.append(made)
+            self._facts.watch(made)
+            for relation, bound in zip((">=", "<="), room, strict=True):
+                if bound is not None:
+                    self.said(relation, {(made,): 1}, bound, True)
             found = self._calls[key] = self.of({(made,): 1})
         return found
 
@@ -280,7 +324,10 @@ class SymbolTable:
         def of_atom(atom: Any) -> int:
             if isinstance(atom, Call):
                 operands = [self.evaluate(v, given) for v in (atom.left, atom.right)]
-                return FUNCTIONS[atom.function](*operands)
+                table = table_of(operands)  # the values may be symbols of it (`cases`)
+                if table is None:
+                    return FUNCTIONS[atom.function](*operands)
+                return cast(int, table.call(atom.function, *operands))
             if atom.name not in given:
                 raise UnsupportedError(
                     f"symbols: the value of {atom.name} is asked for, expected a size that is "
@@ -293,15 +340,14 @@ class SymbolTable:
     # --------------------------------------------------------------------------------- questions
     def known(self, fact: SymBool) -> bool | None:
         """The truth of a comparison for all values; None where it depends on them."""
-        answer = _known_by_bounds(fact.left, fact.relation, fact.right)
+        answer = known_by_bounds(fact.left, fact.relation, fact.right)
         if answer is not None:
             return answer
         difference = self.terms_of(fact.left - fact.right)
-        if fact.relation == "==":
-            return self._facts.zero(difference)
-        if fact.relation == "!=":
-            return _not(self._facts.zero(difference))
-        return self._facts.nonnegative(_nonnegative_form(fact.relation, difference))
+        if fact.relation in ("==", "!="):
+            zero = self._facts.zero(difference)
+            return None if zero is None else zero == (fact.relation == "==")
+        return self._facts.nonnegative(nonnegative_form(fact.relation, difference))
 
     def known_truth(self, left: Value, relation: str, right: Value) -> bool | None:
         """`known` for two values of which both may be ints."""
@@ -311,20 +357,36 @@ class SymbolTable:
     def decide(self, fact: SymBool) -> bool:
         """The truth of a comparison: for all values, or else for the hints, which is logged."""
         known = self.known(fact)
-        if known is not None:
-            return known
-        answer = fact.hint
-        self._assume(_said_simply(fact if answer else fact.negated()))
+        if known is None and self.spelled is not None:
+            return same_or_raise(fact, in_rule=self.op is not None)
+        answer: bool = answer_of_hints(fact) if known is None else known
+        taken = said_simply(fact if answer else fact.negated()) if known is None else None
+        if taken is None or not self._is_told(taken):
+            self.said(fact.relation, fact.left, fact.right, answer)
+            if taken is not None and self.known(fact) is None:  # else it follows from its factors
+                self.assume(taken)
         return answer
+
+    def _is_told(self, fact: SymBool | Answer) -> bool:
+        """Whether an answer of the hints is no assumption: those of `closed`, and for `asked`."""
+        if self.closed:
+            self.late.append(fact)
+        elif self.asked is not None:
+            self.asked(fact)
+        return self.closed or self.asked is not None
 
     def specialize(self, value: SymInt) -> int:
         """The hint; logs the assumption that the value equals it."""
         constant = self._facts.constant(value.terms)
-        if constant is not None:
-            return constant
-        hint = value.hint
-        self._assume(_said_simply(SymBool(value, "==", hint)))
-        return hint
+        if constant is None and self.spelled is not None:
+            raise Unproved(f"the value of {self.expression(value)}")
+        number: int = value.hint if constant is None else constant
+        taken = said_simply(SymBool(value, "==", number)) if constant is None else None
+        if taken is None or not self._is_told(taken):
+            self.said("==", value, number, True)
+            if taken is not None:
+                self.assume(taken)
+        return number
 
     def ask(self, function: Callable[..., Any], *operands: Any) -> Any:
         """The result of a function of plain ints for the hints; logs it as an assumption.
@@ -332,46 +394,76 @@ class SymbolTable:
         For questions that no comparison expresses, such as whether two strided tensors overlap.
         """
         key = (function, operands)
-        if key not in self._answers:
-            answer = function(*concrete(operands, self.hints))
-            self._answers[key] = answer
-            self.log.append(Assumption(Answer(function, operands, answer), self.op, self.locate()))
-        return self._answers[key]
+        if key not in self._calls:
+            if self.spelled is not None:
+                raise Unproved(f"{function.__name__} of sizes")
+            answer = Answer(function, operands, function(*concrete(operands, self.hints)))
+            if self._is_told(answer):
+                return answer.value
+            self.assume(answer)
+        return self._calls[key]
 
     def compare(self, fact: SymBool) -> bool | SymBool:
         """The comparison itself, or its truth where that is the same for all values."""
         known = self.known(fact)
         memo: dict[Any, Any] = self.open if known is None else self.truths
         truth = memo[fact.relation, fact.left, fact.right] = fact if known is None else known
+        if known is not None:
+            self.said(fact.relation, fact.left, fact.right, known)
         return truth
 
-    def _assume(self, fact: SymBool) -> None:
+    def assume(self, fact: SymBool | Answer) -> None:
+        """Logs a fact, and learns it."""
+        found = Assumption(fact, self.op, self.locate())
+        self.log.append(found)
+        if isinstance(fact, Answer):
+            self.said("assumed", found, None, True)
+        self.learn(fact)
+
+    def learn(self, fact: SymBool | Answer) -> None:
+        """Makes a fact known; logs nothing."""
+        if isinstance(fact, Answer):
+            self._calls[fact.function, fact.operands] = fact.value
+            return
         self.open.clear()
-        self.log.append(Assumption(fact, self.op, self.locate()))
         difference = self.terms_of(fact.left - fact.right)
         if fact.relation == "==":
             self._facts.learn_zero(difference)
         elif fact.relation == "!=":
             self._facts.learn_nonzero(difference)
         else:
-            self._facts.learn_nonnegative(_nonnegative_form(fact.relation, difference))
+            self._facts.learn_nonnegative(nonnegative_form(fact.relation, difference))
 
-    @contextmanager
-    def rule_of(self, op: str) -> Iterator[None]:
-        """A block in which the meta rule of this op runs: assumptions name it."""
-        outer, self.op = self.op, op
-        try:
-            yield
-        finally:
-            self.op = outer
+    # ----------------------------------------------------------------------------------- events
+    def said(self, function: str, left: object, right: object, result: Result) -> Result:
+        """The result itself, after the event that the function of these operands is this."""
+        if self.op is None:
+            self._asked()
+        self.events.append((function, left, right, result))
+        return result
+
+    def _asked(self) -> None:
+        """Says of the next event which line of the user asked; within a rule, `rule_of` does."""
+        self.events.lines[len(self.events)] = self.locate()
+
+    def rule_of(self, op: str) -> RuleRun:
+        """A block in which the meta rule of this op runs: assumptions and events name it."""
+        return RuleRun(self, op)
 
     # ------------------------------------------------------------------------------------- text
     def text(self, value: SymInt) -> str:
-        """The expression as Python writes it: `s0*s1 - 2*s0 + 3`."""
-        words: list[str] = []
-        for monomial, c in sorted(value.terms.items(), key=_reading_order):
-            words += ["-" if c < 0 else "+", _product(monomial, c)]
-        return " ".join(words[1:]) if words[0] == "+" else f"-{' '.join(words[1:])}"
+        """The expression as Python writes it: `s0*s1 - 2*s0 + 3`; or as `spelled` says."""
+        if self.spelled is not None:
+            return self.spelled(value)
+        if self.texts is Texts.HINTS:
+            return str(value.hint)
+        text = self.expression(value)
+        return marked(text) if self.texts is Texts.PLACES else text
+
+    def expression(self, value: SymInt) -> str:
+        """The expression as Python writes it."""
+        with printing(self, Texts.SYMBOLS):  # its calls print their operands
+            return text_of(value.terms)
 
     def refuse(self, value: SymInt) -> NoReturn:
         """Raises ArgumentError for a size of another trace."""
@@ -383,72 +475,8 @@ class SymbolTable:
 
 
 _NEUTRAL: Final[dict[Combine, int]] = {add: 0, subtract: 0, multiply: 1}
+_SIGN: Final[dict[Combine, str]] = {add: "+", subtract: "-", multiply: "*"}
 _POINT = attrgetter("point")
-
-
-def _least(terms: Terms) -> int | None:
-    """A lower bound, where the terms are a single atom."""
-    (monomial, c), *others = terms.items()
-    return monomial[0].lower if len(monomial) == 1 and c == 1 and not others else None
-
-
-def _known_by_bounds(left: SymInt, relation: str, right: Value) -> bool | None:
-    """The truth of a comparison where lower bounds show it, without expanding polynomials."""
-    for greater, less, where in ((left, right, ABOVE), (right, left, BELOW)):
-        excess = _excess(greater, less)
-        if excess is not None and excess > 0:
-            return relation in where
-    return None
-
-
-def _excess(a: Value, b: Value) -> int | None:
-    """A lower bound of a - b, if one is seen at once: a stride is a multiple of the next one."""
-    if type(a) is not SymInt:
-        return None
-    if type(b) is not SymInt:
-        return None if a.least is None else a.least - b
-    if a.function is not multiply or b.least is None or b.least < 0:
-        return None
-    factor = a.right if a.left is b else a.left if a.right is b else None
-    times = factor.least if type(factor) is SymInt else factor
-    return None if times is None or times < 1 else (times - 1) * b.least
-
-
-def _said_simply(fact: SymBool) -> SymBool:
-    """An equivalent (in)equality, without common factors and constants on the left."""
-    if fact.relation not in ("==", "!=") or isinstance(fact.right, SymInt):
-        return fact
-    table = fact.left.table
-    left, right = equation(table.terms_of(fact.left - fact.right))
-    return SymBool(table.of(left), fact.relation, right)
-
-
-def _nonnegative_form(relation: str, difference: Terms) -> Terms:
-    """The polynomial that is at least 0 exactly where `difference` has this relation to 0."""
-    signed = scaled(difference, -1) if relation in ("<", "<=") else difference
-    return signed if relation in ("<=", ">=") else add(signed, {(): 1}, -1)
-
-
-def _not(known: bool | None) -> bool | None:
-    return None if known is None else not known
-
-
-def _reading_order(term: tuple[Monomial, int]) -> tuple[int, list[int]]:
-    return -len(term[0]), [atom.number for atom in term[0]]
-
-
-def _product(monomial: Monomial, c: int) -> str:
-    """The term without its sign."""
-    alone = len(monomial) == 1 and c == 1
-    factors = [_factor(atom, alone=alone) for atom in monomial]
-    number = [str(abs(c))] if abs(c) != 1 or not monomial else []
-    return "*".join(number + factors)
-
-
-def _factor(atom: Any, *, alone: bool) -> str:
-    text = str(atom)
-    plain = alone or not isinstance(atom, Call) or atom.function in ("max", "min")
-    return text if plain else f"({text})"
 
 
 def table_of(values: Iterable[Any]) -> SymbolTable | None:
@@ -464,3 +492,9 @@ def table_of(values: Iterable[Any]) -> SymbolTable | None:
         if found is not None:
             return found
     return None
+
+
+def is_proving(values: Iterable[object]) -> bool:
+    """Whether the table of these values answers by proofs alone now (`proving.py`)."""
+    table = table_of(values)
+    return table is not None and table.spelled is not None

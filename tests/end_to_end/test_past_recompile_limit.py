@@ -31,7 +31,10 @@ def told(action: Callable[[], Any]) -> list[str]:
 
 
 X = al.arange(3.0)
-END = "Pass what changes at each call as a tensor, or raise recompile_limit. (GRD-4)"
+END = (
+    "Pass what changes at each call as a tensor, or raise recompile_limit; a size that changes can "
+    "be a symbol: compile(..., dynamic=None), or mark_dynamic(argument, dim). (GRD-4)"
+)
 
 
 @pytest.mark.rules("GRD-4")

@@ -8,10 +8,11 @@ from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_meta
-from aotlite.ir.op import OPS
+from aotlite.ir.op import OPS, DataOp
 from aotlite.ir.op.composite import COMPOSITES
 from aotlite.ir.symbols.assumption import concrete
 from aotlite.ir.symbols.table import SymbolTable
+from aotlite.ir.symbols.validation import judge
 from aotlite.testing.laws.ops import symbolic
 from tests.laws.helpers.composites import call
 from tests.samples import samples_of
@@ -30,6 +31,27 @@ def test_op_that_may_take_a_size_for_another_case_does(name, monkeypatch):
     monkeypatch.delitem(symbolic.TELLS_APART, name)
     with pytest.raises(AssertionError, match=f"^{name}.* expected some, since the rule takes"):
         symbolic.symbolic_is_concrete(OPS[name], samples_of(name))
+
+
+# ---------------------------------------------------------------------------------- validation
+def check_facts(name):
+    """The assumptions of the rule imply every fact that it used, in each way to put in symbols."""
+    for run in symbolic.symbolic_runs(OPS[name], samples_of(name)):
+        verdict = judge(run.table, time_limit=20.0)
+        assert verdict.counter is None and not verdict.unknown, f"{run.where}: {verdict}"
+
+
+@pytest.mark.rules("DYN-11")
+@pytest.mark.parametrize("name", ["view", "as_strided", "slice", "matmul", "cat", "conv2d", "roll"])
+def test_facts_that_rules_use_follow_from_what_they_assume(name):
+    check_facts(name)
+
+
+@pytest.mark.long
+@pytest.mark.rules("DYN-11")
+@pytest.mark.parametrize("name", [n for n, op in OPS.items() if not isinstance(op, DataOp)])
+def test_facts_that_all_rules_use_follow_from_what_they_assume(name):
+    check_facts(name)
 
 
 # ---------------------------------------------------------------------------------- composites

@@ -40,6 +40,7 @@ OPTIONS: dict[str, tuple[str, str | None]] = {
     "torch": ("torch", "torch"),
     "jax": ("jax", None),
     "hypothesis": ("hypothesis", "test"),
+    "z3": ("z3-solver", "verify"),
 }
 """Optional module -> (package that installs it, extra of aotlite with it)."""
 

@@ -11,6 +11,8 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import BOOL, COMPLEX, FLOATING, DType
 from aotlite.ir.dtypes.limits import iinfo
 from aotlite.ir.errors import ArgumentError
+from aotlite.ir.symbols.python_number import plain
+from aotlite.ir.symbols.symint import SymBool, SymInt
 
 _NUMBERS = frozenset((bool, int, float, complex))
 _ARRAYS = (np.ndarray, np.generic)
@@ -25,6 +27,9 @@ def host_array(data: object, dtype: DType | None) -> tuple[np.ndarray, DType]:
         host = np.asarray(data)
         return host, dtypes.from_numpy(host.dtype)
     kinds = set(_leaf_types(data))
+    if SymInt in kinds or SymBool in kinds:
+        data = plain(data)
+        kinds = set(_leaf_types(data))
     if kinds <= _NUMBERS:
         return _from_numbers(data, kinds, dtype)
     return _from_mixed(data, dtype)

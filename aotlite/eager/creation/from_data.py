@@ -18,12 +18,14 @@ from aotlite.eager.creation.interop import from_numpy, shared
 from aotlite.eager.creation.namespace import into
 from aotlite.eager.creation.random_factories import rand
 from aotlite.eager.dispatch.named_call import call
+from aotlite.ir import dtypes
 from aotlite.ir.arrays import NUMPY, copied
 from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.ops.creation.like import ones_like, zeros_like
+from aotlite.ir.symbols.symint import SymInt
 
 __all__ = [
     "arange",
@@ -61,6 +63,8 @@ def tensor(
     dtype = None if dtype is None else dtype_of("tensor", dtype)
     place = device_of("tensor", device)
     data = _not_stood_in(data)
+    if type(data) is SymInt and dtype in (None, dtypes.int64):
+        return full((), data, dtype=dtypes.int64, device=place, requires_grad=requires_grad)
     if isinstance(data, Tensor):
         there = data.device if device is None else place
         out: Tensor = data.detach().clone().to(there, dtype or data.dtype)

@@ -103,7 +103,9 @@ def _resized(
             "where elements lie"
         )
     if memory_format is None:
-        stride = meta.stride if size == meta.shape else layout.contiguous_strides(size)
+        if size == meta.shape:
+            return meta
+        stride = layout.contiguous_strides(size)
     else:
         stride = strides_in(memory_format, size, meta.stride, op="resize_")
     return tensor_meta(size, stride, meta.dtype, meta.device)

@@ -18,6 +18,7 @@ from aotlite.ir.ops.nn.convolution.forms import (
     named_padding,
 )
 from aotlite.ir.ops.shape.pad import pad
+from aotlite.ir.symbols.symint import SymInt
 from aotlite.nn import init
 from aotlite.nn.functional.products import Ints
 from aotlite.nn.module import Module
@@ -82,7 +83,7 @@ class _Convolution(Module):
         self.reset_parameters()
 
     def _each(self, value: Ints) -> tuple[int, ...]:
-        return (value,) * self.rank if isinstance(value, int) else tuple(value)
+        return (value,) * self.rank if isinstance(value, (int, SymInt)) else tuple(value)
 
     def reset_parameters(self) -> None:
         """Draws initial values."""

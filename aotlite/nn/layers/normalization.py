@@ -9,6 +9,7 @@ from aotlite.eager.creation.from_data import ones, tensor, zeros
 from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType, int64
 from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.geometry.sizes import as_tuple
 from aotlite.nn import init
 from aotlite.nn.functional.normalization import (
     batch_norm,
@@ -175,9 +176,7 @@ class LayerNorm(Module):
         device: Device = CPU,
         dtype: DType | None = None,
     ) -> None:
-        if isinstance(normalized_shape, int):
-            normalized_shape = (normalized_shape,)
-        self.normalized_shape = shape = tuple(normalized_shape)
+        self.normalized_shape = shape = as_tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         options: dict[str, Any] = {"dtype": dtype, "device": device}
@@ -255,9 +254,7 @@ class RMSNorm(Module):
         device: Device = CPU,
         dtype: DType | None = None,
     ) -> None:
-        if isinstance(normalized_shape, int):
-            normalized_shape = (normalized_shape,)
-        self.normalized_shape = shape = tuple(normalized_shape)
+        self.normalized_shape = shape = as_tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         weight = ones(shape, dtype=dtype, device=device) if elementwise_affine else None

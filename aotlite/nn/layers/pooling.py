@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.geometry.sizes import as_tuple
 from aotlite.ir.ops.pooling.adaptive_pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -70,10 +71,9 @@ class AvgPool1d(Module):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
-        each = lambda value: (value,) if isinstance(value, int) else tuple(value)
-        self.kernel_size = each(kernel_size)
-        self.stride = self.kernel_size if stride is None else each(stride)
-        self.padding = each(padding)
+        self.kernel_size = as_tuple(kernel_size)
+        self.stride = self.kernel_size if stride is None else as_tuple(stride)
+        self.padding = as_tuple(padding)
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 

@@ -27,6 +27,7 @@ from aotlite.stages.records.metadata.function_facts import Fixed
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s1_capture import capture
 from aotlite.stages.s2_analyze import analyze
+from aotlite.stages.shared.size_values import AtSizes
 
 _MOST = 6
 """At most this many differences are named."""
@@ -34,6 +35,11 @@ _MOST = 6
 
 def check_metadata(captured: Captured, meta: FunctionMeta) -> None:
     """Raises ArgumentError, with the differences, where a second analysis disagrees (GEN-10)."""
+    sizes = captured.recorder.sizes
+    if sizes is not None:  # the second capture is of the call's own sizes
+        at = AtSizes(sizes.table.hints)
+        changes = {"graph": at.graph(captured.graph), "results": at.put(captured.results)}
+        captured, meta = attrs.evolve(captured, **changes), at.put(meta)
     again = reanalyzed(captured)
     if again is None:
         return

@@ -51,6 +51,7 @@ from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s3_convention.synthetic_bases import with_bases
 from aotlite.stages.shared.gradient_sinks import first_form
 from aotlite.stages.shared.memory.extents import extent_node
+from aotlite.stages.shared.size_values import AtSizes
 
 SEED, OFFSET = 20240607, 8
 """The state of the random number generator at the start of every run (VER-13)."""
@@ -280,12 +281,17 @@ class StageRunner:
         self.before: list[Results] = []
         self.run: Run = partial(run_graph, Graph((output_node([], []),)))
         self.name = ""
+        self.sizes: dict[str, int] = {}
+        """The sizes of the call, by the names of their symbols: graphs run with these numbers."""
 
     def start(
         self, captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, ...] = ()
     ) -> None:
         """Runs the captured graph, with which the joint graph has to agree (VER-11)."""
+        if captured.recorder.sizes is not None:
+            self.sizes = captured.recorder.sizes.table.hints
         seen = with_bases(_observable(captured, meta, bases), bases)
+        seen = AtSizes(self.sizes).graph(seen) if self.sizes else seen
         self.name, self.run = "1 capture", partial(run_graph, seen)
         for draw in DRAWS:
             self._start(draw)
@@ -303,11 +309,13 @@ class StageRunner:
 
     def compare(self, stage: str, graph: Graph, *, exact: bool = True) -> None:
         """Raises ArgumentError naming `stage` if its results differ from the stage before."""
+        graph = AtSizes(self.sizes).graph(graph) if self.sizes else graph
         self._compare(stage, partial(run_graph, graph), exact=exact)
 
     def compare_partition(self, partition: Partition) -> None:
         """Compares a partition, whose halves are run one after the other."""
-        self._compare("8 partition", partial(run_halves, partition), exact=True)
+        numbers = AtSizes(self.sizes).put(partition)
+        self._compare("8 partition", partial(run_halves, numbers), exact=True)
 
     def _compare(self, stage: str, run: Run, *, exact: bool) -> None:
         results = [self._run(stage, run, inputs) for inputs in self.inputs]

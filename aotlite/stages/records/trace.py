@@ -30,6 +30,7 @@ from aotlite.stages.records.metadata.metadata_mutation import (
     StorageGrowth,
 )
 from aotlite.stages.records.rng_state import FinalRngState
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 from aotlite.stages.records.version_counts import CountStep
 
 
@@ -162,6 +163,8 @@ class Trace(Recorder, Protocol):
     """The number of the tape node whose op is recorded next (SEQ-1)."""
     counts: bool
     """Whether new tape nodes get numbers of their own."""
+    sizes: SymbolicSizes | None
+    """The symbols for sizes of arguments; None where all sizes are numbers."""
 
     @property
     def hooks(self) -> HookTrace: ...

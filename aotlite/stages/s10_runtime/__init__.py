@@ -23,5 +23,5 @@ def runtime(plan: RuntimePlan) -> GuardedFunction:
     source.scope[ORDER] = 0
     checks = write_guards(source, plan.guarded_values, marks=plan.fast_paths)
     EntryWriter(plan, source).write()
-    call, text = source.function(plan.name, str(plan.number))
+    call, text = source.function(plan.name, plan.number)
     return GuardedFunction(call, text, source.scope, checks)

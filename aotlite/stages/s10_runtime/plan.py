@@ -18,8 +18,8 @@ class RuntimePlan:
     """The facts from which an entry is written."""
 
     name: str
-    number: int
-    """The number of the compilation (GEN-9)."""
+    number: str
+    """The number of the compilation (GEN-9); in a region with that of the instance behind it."""
     meta: FunctionMeta
     convention: Convention
     forward: Graph

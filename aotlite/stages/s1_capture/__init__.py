@@ -22,12 +22,15 @@ from aotlite.eager.tracked_objects import TrackedObject, observing
 from aotlite.ir.errors import AotliteError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.graph.role import Output
+from aotlite.ir.symbols.assumption import Texts
+from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.capture import ArgumentLeaf, Captured, Containers
 from aotlite.stages.records.guards.snapshots import PLAIN
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes, running
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
-from aotlite.stages.shared.user_frames import describe, is_internal
+from aotlite.stages.shared.user_frames import note_place
 
 
 def capture(
@@ -37,14 +40,18 @@ def capture(
     tensors: Sequence[tuple[int, Tensor]],
     flatten: Callable[[object], tuple[list[object], Containers]],
     name: str = "graph",
+    sizes: SymbolicSizes | None = None,
 ) -> Captured:
     """Runs `call(leaves)` with the listed `tensors` replaced by fakes; returns what was recorded.
     Hidden inputs are searched in `function`; `flatten` returns the flat results and their
-    containers. Modes are restored on every exit. Raises UnsupportedError, with the user's line, for
-    a program that cannot be captured; then a fake that the function stored keeps nothing alive."""
+    containers; `sizes` has symbols for sizes of arguments. Modes are restored on every exit. Raises
+    UnsupportedError, with the user's line, for a program that cannot be captured; then a fake that
+    the function stored keeps nothing alive."""
     recorder = CaptureRecorder(function, list(leaves), HookDryRun)
+    recorder.sizes = sizes
     try:
-        return _captured(recorder, call, leaves, tensors, flatten, name)
+        with running(sizes, Texts.HINTS):
+            return _captured(recorder, call, leaves, tensors, flatten, name)
     except BaseException:
         abandon(recorder)
         raise
@@ -85,7 +92,7 @@ def _captured(
         if is_anomaly_enabled():
             raise recorder.refuse("set_detect_anomaly", "use detect_anomaly() in a `with` block")
     except AotliteError as error:
-        _note_place(error)
+        note_place(error)
         raise
     finally:
         STATE.recorder, STATE.watch = outer
@@ -112,25 +119,13 @@ def _captured(
     )
 
 
-def _note_place(error: AotliteError) -> None:
-    """Adds a note with the user's line that raised, unless the error has it already."""
-    trace, location = error.__traceback__, None
-    while trace is not None:
-        if not is_internal(trace.tb_frame.f_code):
-            location = trace.tb_frame.f_code, trace.tb_lasti
-        trace = trace.tb_next
-    note = describe(location)
-    if note is not None and note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
-
-
 def _result(recorder: CaptureRecorder, leaf: object, arguments: Sequence[object]) -> Any:
     if isinstance(leaf, Tensor):
         return recorder.here(leaf)
     for index, argument in enumerate(arguments):
         if argument is leaf and isinstance(leaf, TrackedObject):
             return ArgumentLeaf(index)
-    if not isinstance(leaf, PLAIN):
+    if not isinstance(leaf, (*PLAIN, SymInt)):
         raise noted(
             UnsupportedError(
                 f"capture: the function returns {leaf!r} of type {type(leaf).__name__}, expected "

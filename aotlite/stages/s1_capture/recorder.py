@@ -41,6 +41,7 @@ from aotlite.stages.records.guards.guard_records import (
     ValueGuard,
 )
 from aotlite.stages.records.guards.snapshots import snapshot_of
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 from aotlite.stages.records.trace import OuterFakes
 from aotlite.stages.s1_capture.as_strided_extents import AsStridedExtents, check_window
 from aotlite.stages.s1_capture.environment.access_search import AccessPathIndex, parts_at
@@ -75,6 +76,7 @@ class CaptureRecorder:
     recorded backward, that of the tape node that runs."""
     counts = True
     closed = unrecorded = False
+    sizes: SymbolicSizes | None = None
     _location: Location | None = None
 
     def __init__(self, function: Any, leaves: list[Any], dry_run: Callable[[], DryRun]) -> None:
@@ -224,7 +226,9 @@ class CaptureRecorder:
     # --- inputs
     def add_argument(self, index: int, tensor: Tensor) -> Tensor:
         """The fake of argument leaf `index`."""
-        return self._fake_input(tensor, Primal(index), f"argument {index}")
+        sizes = None if is_wrapper(tensor) or self.families.has(tensor) else self.sizes
+        meta = tensor.meta if sizes is None else sizes.meta(index, tensor.meta)
+        return self._fake_input(tensor, Primal(index), f"argument {index}", meta)
 
     def _lift(self, tensor: Tensor) -> Tensor:
         """The fake of an outer tensor met for the first time: it becomes a hidden input."""
@@ -258,7 +262,10 @@ class CaptureRecorder:
         fake = self._met.fakes.get(id(tensor))
         return self._met.inputs[id(self._fake_input(tensor, role, place) if fake is None else fake)]
 
-    def _fake_input(self, tensor: Tensor, role: InputRole, place: str) -> Tensor:
+    def _fake_input(
+        self, tensor: Tensor, role: InputRole, place: str, meta: TensorMeta | None = None
+    ) -> Tensor:
+        meta = tensor.meta if meta is None else meta
         storage = self._met.storages.get(id(tensor.storage))
         wraps = is_wrapper(tensor)
         if storage is None:
@@ -270,14 +277,14 @@ class CaptureRecorder:
             self._met.storages[id(tensor.storage)] = storage
         requires_grad = tensor.requires_grad_outside()
         is_leaf = tensor._leaf and tensor._node is None
-        node = Node("placeholder", role, meta=tensor.meta, role=role)
+        node = Node("placeholder", role, meta=meta, role=role)
         self.placeholders.append(node)
         if wraps:
             fake = self.wrapped.fake(tensor, role, place)
             fake.storage = storage
             self.wrapped.nodes[node] = fake
         else:
-            fake = Tensor(storage, tensor.meta, tensor.offset)
+            fake = Tensor(storage, meta, tensor.offset)
         copy_autograd(tensor, fake, requires_grad=requires_grad)
         fake.value = node
         entry = None if is_stale(tensor) else edge_of(fake)
@@ -289,7 +296,7 @@ class CaptureRecorder:
             node,
             fake,
             entry,
-            tensor.meta,
+            meta,
             tensor.offset,
             is_leaf or not requires_grad,
             requires_grad,

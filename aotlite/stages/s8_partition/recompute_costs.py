@@ -23,6 +23,7 @@ import attrs
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import ArgumentError
+from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.graph import Node, Phase
 from aotlite.ir.op import OPS, Cost, Op
 from aotlite.stages.s8_partition.flow_network import UNLIMITED, ReducedNetwork
@@ -255,8 +256,7 @@ def _picks(node: Node) -> bool:
 def _bytes(meta: Any) -> int:
     if type(meta) in (tuple, list):
         return sum(map(_bytes, meta))
-    nbytes: int = meta.nbytes
-    return nbytes
+    return hint_of(meta.nbytes)  # a cost: of sizes that are symbols, those of the call (DYN-16)
 
 
 # ---------------------------------------------------------------------------- users in the backward
@@ -371,7 +371,7 @@ def _capacities(
         key = node.meta, seen.distance[i]
         weight = known.get(key)
         if weight is None:
-            weight = known[key] = int(node.meta.nbytes * _GROWTH[min(key[1], 100)])  # type: ignore[union-attr]
+            weight = known[key] = int(_bytes(node.meta) * _GROWTH[min(key[1], 100)])
         in_memory = node.op == "placeholder" or seen.materialized[i]
         found[i] = weight if in_memory and i not in copied else 2 * weight
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from types import CodeType, FrameType
 
+from aotlite.ir.errors import AotliteError
 from aotlite.ir.provenance.library_files import is_library_file
 from aotlite.ir.provenance.location import Location, place_of
 
@@ -47,3 +48,15 @@ def user_location(depth: int = 1) -> Location | None:
 def describe(location: Location | None) -> str | None:
     """The location in the form of a traceback line; None if it is unknown."""
     return None if location is None else place_of(location).note()
+
+
+def note_place(error: AotliteError) -> None:
+    """Adds a note with the user's line that raised, unless the error has it already."""
+    trace, location = error.__traceback__, None
+    while trace is not None:
+        if not is_internal(trace.tb_frame.f_code):
+            location = trace.tb_frame.f_code, trace.tb_lasti
+        trace = trace.tb_next
+    note = describe(location)
+    if note is not None and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)

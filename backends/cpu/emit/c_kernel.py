@@ -28,6 +28,7 @@ from aotlite.backends.cpu.emit.loop_text import Range, for_loop, in_steps, of_po
 from aotlite.backends.cpu.emit.loop_units import geometry
 from aotlite.backends.cpu.emit.split_loops import Loop, Splitter
 from aotlite.backends.cpu.emit.staging import Stager
+from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.program import (
     Kernel,
     Reduce,
@@ -39,12 +40,16 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.backends.loops.rewrite import replaced, without_lets
 from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar, walk
 from aotlite.ir.scalar.primitives import COMPARISONS
+from aotlite.ir.symbols.proving import is_proved
 
 SCRATCH = 1 << 16
 """The most bytes of local arrays for values that are kept between passes."""
 
+SHORT_ROW = 1 << 13
+"""Rows of any length have a version that keeps values of so many points between passes."""
 FEW = 80
 """The most scalars of a loop in lanes that is split at places which depend on other axes."""
 CHOICES = frozenset(("where", *COMPARISONS))
@@ -60,13 +65,24 @@ class KernelPrinter:
     """Prints the body of one kernel's function."""
 
     def __init__(
-        self, kernel: Kernel, kinds: dict[int, DType], facts: KernelFacts, library: FunctionTexts
+        self,
+        kernel: Kernel,
+        kinds: dict[int, DType],
+        facts: KernelFacts,
+        library: FunctionTexts,
+        *,
+        of_short_rows: bool = False,
     ) -> None:
+        """`of_short_rows`: rows of symbolic length have at most `short_row` points."""
         self.facts, self.kinds, self.library = facts, kinds, library
         self.loops = geometry(kernel, facts.extents)
         body = self._prepared(kernel)
         self._set_axes(body)
-        room = SCRATCH // max(self.loops.points * self.loops.width, 1)
+        self.short_row = SHORT_ROW // self.loops.width
+        points = self.loops.points * self.loops.width
+        if type(points) is not int:
+            points = self.short_row * self.loops.width if of_short_rows else SCRATCH + 1
+        room = SCRATCH // max(points, 1)
         self.passes: Passes = passes(body, facts, room)
         self.lane_passes = 0
         every = walk([value for each in body for value in values_of(each)])
@@ -75,6 +91,7 @@ class KernelPrinter:
         self.function = CScope(None)
         self.row = CScope(self.function, sum(1 << k for k in self.loops.outer) | ROW)
         self.body = Body(self.loops, facts, kinds, library, self.row)
+        self.body.kept_points = self.short_row if of_short_rows else None
         self.usual = FiniteLoops(self.body)
         self.splitter = Splitter(self.loops, facts, self.body, chooses=self.chooses)
         loaded = frozenset(load.args[0] for load in loads_of(kernel))
@@ -123,15 +140,17 @@ class KernelPrinter:
         """Returns the loop over units. Positions are counted on from unit to unit, like an
         odometer, since a division for each unit would cost more than a short row."""
         digits = [(f"i{k}", self.facts.extents[k]) for k in self.loops.outer]
-        digits += [("tile", self.loops.tiles)] if self.loops.tiles > 1 else []
-        digits += [("block", self.loops.blocks)] if self.loops.blocks > 1 else []
+        digits += [("tile", self.loops.tiles)] if is_axis(self.loops.tiles) else []
+        digits += [("block", self.loops.blocks)] if is_axis(self.loops.blocks) else []
         start: list[str] = []
         after: list[str] = []
-        rest = self.loops.units
         for place, (text, extent) in enumerate(digits):
-            rest //= extent
+            rest = math.prod([each for _, each in digits[place + 1 :]])
             quotient = "begin" if rest == 1 else f"begin / {rest}"
-            start.append(f"i64 {text} = {quotient}{'' if place == 0 else f' % {extent}'};")
+            first = f"{quotient}{'' if place == 0 else f' % {extent}'}"
+            if first != "begin" and is_symbolic((rest, extent)):
+                first = f"begin ? {first} : 0"  # divisions take longer than a short row
+            start.append(f"i64 {text} = {first};")
             if place:
                 last = digits[place - 1][0]
                 after.insert(0, f"if ({text} == {extent}) {{ {text} = 0; ++{last}; }}")
@@ -145,14 +164,14 @@ class KernelPrinter:
         if self.loops.vector is not None:
             extent = self.facts.extents[self.loops.vector]
             found += part_bounds("v", "block", extent, self.loops.block)
-            found = found if self.loops.blocks > 1 else ["const i64 v0 = 0;"]
+            found = found if is_axis(self.loops.blocks) else ["const i64 v0 = 0;"]
         if self.loops.tile is not None:
             found += part_bounds("u", "tile", self.facts.extents[self.loops.tile], TILE)
         return found
 
     def _block(self) -> Range:
         """Returns the range of the vector axis in a unit."""
-        if self.loops.blocks > 1:
+        if is_axis(self.loops.blocks):
             return "v0", "v1"
         return 0, self.facts.extents[self.loops.vector or 0]
 
@@ -237,12 +256,19 @@ class KernelPrinter:
         """Prints loops over inner axes around the innermost one."""
         scopes = [self.row]
         for k in axes:
-            scopes.append(CScope(scopes[-1], 1 << k))
+            scopes.append(self._inside(scopes[-1], k))
         innermost(work, scopes[-1])
         for k in reversed(axes):
             inside = scopes.pop()
             head = f"for (i64 i{k} = 0; i{k} < {self.facts.extents[k]}; ++i{k}) {{"
             scopes[-1].lines += [head, *self.apart, *inside.lines, "}"]
+
+    def _inside(self, parent: CScope, k: int) -> CScope:
+        """Returns the scope of a loop over an inner axis. Loads that need a point stay inside where
+        the axis may have none."""
+        extent = self.facts.extents[k]
+        sure = type(extent) is int or is_proved(extent > 0)
+        return CScope(parent, 1 << k, branch=not sure)
 
     def _points(self, work: PointWork, parent: CScope) -> None:
         """Prints a loop over single points. The number of a point gives its lane."""
@@ -250,7 +276,7 @@ class KernelPrinter:
         lanes = max([reduce.lanes for reduce in work.reduces], default=1)
 
         def loop(part: PointWork, outside: CScope, place: Range) -> None:
-            scope = CScope(outside, 1 << k)
+            scope = self._inside(outside, k)
             if lanes > 1:
                 scope.lines.append(f"const i64 point = {self.body.number(scope)};")
             self.body.point(part, scope, lambda reduce: of_point(reduce.lanes))
@@ -267,6 +293,8 @@ class KernelPrinter:
         def loop(part: PointWork, outside: CScope, place: Range) -> None:
             if isinstance(place[0], int) and isinstance(place[1], int):
                 self._lane_loops(part, outside, (place[0], place[1]), lanes)
+            elif place[0] == 0:
+                self._long_lane_loops(part, outside, place[1], lanes)
             else:
                 self._moved_lane_loops(part, outside, place, lanes)
 
@@ -297,23 +325,37 @@ class KernelPrinter:
         in a cache, so that memory is idle meanwhile."""
         if self.lane_passes != 2 or len(self.loops.inner) != 1 or not self.loops.outer:
             return []
-        found: dict[str, int] = {}
+        found: dict[str, tuple[int, str]] = {}
         k = self.loops.outer[-1]
         for load in [value for value in walk(work.roots) if value.op == "load"]:
             address: Affine = load.args[1]
             size = load.dtype.itemsize
             if address.dynamic or address.coefficients[-1] != 1 or not address.coefficients[k]:
                 continue
-            if self.loops.units * self.loops.points * size < FETCHED:
+            moved = self.loops.units * self.loops.points * size
+            if type(moved) is int and moved < FETCHED:
                 continue
+            large = "" if type(moved) is int else f"if ({moved} >= {FETCHED}) "
             next_row = [f"i{j} * {address.coefficients[j]}" for j in self.loops.outer]
             start = address.start + address.coefficients[k]
             place = " + ".join([*next_row, str(start), "base", "ahead"])
-            found[f"&b{load.args[0]}[{place}]"] = max(64 // size, 1)
+            found[f"&b{load.args[0]}[{place}]"] = max(64 // size, 1), large
         return [
-            f"for (i64 ahead = 0; ahead < {lanes}; ahead += {step}) __builtin_prefetch({place});"
-            for place, step in found.items()
+            f"{large}for (i64 ahead = 0; ahead < {lanes}; ahead += {step}) "
+            f"__builtin_prefetch({place});"
+            for place, (step, large) in found.items()
         ]
+
+    def _long_lane_loops(
+        self, work: PointWork, parent: CScope, end: int | str, lanes: int
+    ) -> None:
+        """Prints the loops of `_lane_loops` for [0, end), where the end is a parameter."""
+        last, inside = self.body.writer.fresh(), CScope(parent)
+        parent.lines.append(f"const i64 {last} = {end} & -{lanes};")
+        self._lane_loop(work, inside, "base", (0, lanes))
+        head = f"for (i64 base = 0; base < {last}; base += {lanes}) {{"
+        parent.lines += [head, *self._fetches(work, lanes), *inside.lines, "}"]
+        self._lane_loop(work, parent, last, (0, f"{end} - {last}"))
 
     def _moved_lane_loops(self, work: PointWork, parent: CScope, place: Range, lanes: int) -> None:
         """Prints the loops of `_lane_loops` for bounds that are known only when the kernel runs."""
@@ -336,7 +378,7 @@ class KernelPrinter:
         if bounds[0] == bounds[1]:
             return
         k = self.loops.inner[-1]
-        scope = CScope(parent, 1 << k)
+        scope = self._inside(parent, k)
         scope.lines.append(f"const i64 i{k} = {base} + lane;")
         self.body.point(work, scope, lambda reduce: "[lane]")
         head = f"for (i64 lane = {bounds[0]}; lane < {bounds[1]}; ++lane) {{"
@@ -372,25 +414,38 @@ class KernelPrinter:
         split = self.chooses and any(
             len(each) > 1 for each in parts(work.roots, k, self.splitter.is_fixed)
         )
-        return self.facts.extents[last] >= 2 * TOGETHER and not split
+        return hint_of(self.facts.extents[last]) >= 2 * TOGETHER and not split
 
     def _several(self, work: PointWork, parent: CScope) -> None:
         """Prints a loop that takes `TOGETHER` points of the last inner axis at a time."""
         k = self.loops.inner[-1]
         extent = self.facts.extents[k]
-        whole = extent // TOGETHER * TOGETHER
+        whole = self._whole_sets(extent, parent)
         inside = CScope(parent)
         self._together(work, inside, [f"at + {n}" for n in range(TOGETHER)])
         head = f"for (i64 at = 0; at < {whole}; at += {TOGETHER}) {{"
         parent.lines += [head, *inside.lines, "}"]
-        for left in range(whole, extent):
-            self._together(work, parent, [str(left)])
+        if isinstance(whole, int):
+            for left in range(whole, extent):
+                self._together(work, parent, [str(left)])
+            return
+        inside = CScope(parent)
+        self._together(work, inside, ["at"])
+        parent.lines += [f"for (i64 at = {whole}; at < {extent}; ++at) {{", *inside.lines, "}"]
+
+    def _whole_sets(self, extent: int, parent: CScope) -> int | str:
+        """Returns the points of an axis that `TOGETHER` divides."""
+        if type(extent) is int:
+            return extent // TOGETHER * TOGETHER
+        whole = self.body.writer.fresh()
+        parent.lines.append(f"const i64 {whole} = {extent} & -{TOGETHER};")
+        return whole
 
     def _together(self, work: PointWork, parent: CScope, places: list[str]) -> None:
         last, vector = self.loops.inner[-1], self.loops.vector or 0
         lines: list[str] = []
         for place in places:
-            outside = CScope(parent, 1 << last)
+            outside = self._inside(parent, last)
             outside.positions[last] = self.body.writer.fresh()
             outside.lines.append(f"const i64 {outside.positions[last]} = {place};")
             inside = CScope(outside, 1 << vector)

@@ -29,8 +29,10 @@ from aotlite.backends.c_family.scalar_text import FunctionTexts, KernelFacts, in
 from aotlite.backends.cpu.emit.c_kernel import KernelPrinter
 from aotlite.backends.cpu.emit.c_text import PrintedC
 from aotlite.backends.cpu.emit.gemm_calls import gemm_lines
+from aotlite.backends.cpu.emit.size_names import SizeNames
 from aotlite.backends.cpu.emit.transpose_tiles import TILES
 from aotlite.backends.cpu.runtime.runtime_library import declarations
+from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.arena import ArenaPlan, planned
 from aotlite.backends.loops.program import (
     BufferKind,
@@ -56,12 +58,22 @@ INLINE_NANOSECONDS = 8000
 CHUNK_NANOSECONDS = 20000
 CHUNKS_A_THREAD = 8
 
+Work = tuple[tuple[int, float], ...]
+"""(number of points, estimated nanoseconds of a point) of each step of symbolic extents."""
+
 
 def print_program(
     program: LoopProgram, plan: ArenaPlan | None = None, stem: str = "run"
 ) -> PrintedC:
     """Returns the C text of a program. `plan` places its temporaries, by default `planned`."""
     return _ProgramPrinter(program, plan or planned(program), stem).printed()
+
+
+def print_sized(program: LoopProgram, names: SizeNames) -> tuple[PrintedC, Work]:
+    """Returns the C text of a program of symbolic sizes, and its work. `names` gets the sizes that
+    it needs, as the table that a call passes."""
+    printer = _ProgramPrinter(program, ArenaPlan(0, {}), "run", None, names)
+    return printer.printed(), tuple(printer.work)
 
 
 def print_units(programs: Mapping[str, LoopProgram]) -> tuple[str, dict[str, PrintedC]]:
@@ -80,15 +92,22 @@ def print_units(programs: Mapping[str, LoopProgram]) -> tuple[str, dict[str, Pri
 
 class _ProgramPrinter:
     def __init__(
-        self, program: LoopProgram, plan: ArenaPlan, stem: str, library: FunctionTexts | None = None
+        self,
+        program: LoopProgram,
+        plan: ArenaPlan,
+        stem: str,
+        library: FunctionTexts | None = None,
+        sizes: SizeNames | None = None,
     ) -> None:
-        self.program, self.plan, self.stem = program, plan, stem
+        self.program, self.plan, self.stem, self.sizes = program, plan, stem, sizes
         self.library = library or FunctionTexts()
         self.buffers = {buffer.number: buffer for buffer in program.buffers}
         self.kinds: dict[int, DType] = {n: b.dtype for n, b in self.buffers.items()}
         constants = [b for b in program.buffers if b.kind is BufferKind.CONSTANT]
         self.slots = tuple([buffer.number for buffer in (*slots(program), *constants)])
         self.nanoseconds = 0.0
+        self.work: list[tuple[int, float]] = []
+        """(points, nanoseconds of a point) of kernels and products of symbolic extents."""
         self.segments: list[str | Extern] = []
         self.calls: list[list[str]] = []
 
@@ -119,13 +138,14 @@ class _ProgramPrinter:
             elif type(step) is ValueCheck:
                 self.calls[-1].append(f"if (*{self._in_slots(step.buffer)}) return 1;")
             elif type(step) is Gemm:
-                self.nanoseconds += 0.02 * math.prod(step.batch) * step.m * step.n * step.k
+                self._count(math.prod(step.batch) * step.m * step.n * step.k, 0.02)
                 self.calls[-1] += gemm_lines(step, self.kinds[step.c.buffer], self._in_slots)
         names = [each for each in self.segments if type(each) is str]
         for name, calls in zip(names, self.calls, strict=True):
             lines += [
                 f"int {name}(void **slots, const al_runtime *runtime)",
                 "{",
+                *self._declared(calls, "slots"),
                 *calls,
                 "return 0;",
                 "}",
@@ -145,31 +165,85 @@ class _ProgramPrinter:
         written = writes(kernel) | set(heirs.values())
         alone = {n for n in given if [facts.region(k) for k in given].count(facts.region(n)) == 1}
         own = [(n, self.kinds[n], n in written, n in alone) for n in given]
-        arguments = ", ".join([*[self._pointer(n, "c->slots") for n in given], "begin", "end"])
+        pointers = [self._pointer(n, "c->slots") for n in given]
+        own_sizes = [] if self.sizes is None else [self._sizes_in("c->slots")]
+        arguments = ", ".join([*pointers, *own_sizes, "begin", "end"])
         together = printer.loops.together
-        units = printer.loops.units // together
-        times = f" * {together}" if together > 1 else ""
+        units = printer.loops.units // together if together == 1 else printer.loops.sets
+        times = f" * {together}" if is_axis(together) else ""
+        short = self._of_short_rows(kernel, name, own)
+        least = printer.short_row
+        versions = [("", name)]
+        if short:
+            versions = [
+                (f"if ({printer.loops.points} <= {least}) ", f"{name}_short"),
+                ("else ", name),
+            ]
         # Not inlined: copies in the task and in its caller would double the compile time.
-        head = f"static NEVER_INLINE void {name}({_parameters(own)}, i64 begin, i64 end)"
+        table = "" if self.sizes is None else "const i64 *sizes, "
+        head = f"static NEVER_INLINE void {name}({_parameters(own)}, {table}i64 begin, i64 end)"
         task = [
             f"static void {name}_task(void *context, i64 chunk)",
             "{",
             "const call *c = context;",
-            f"const i64 begin = {units} * chunk / c->chunks{times};",
-            f"const i64 end = {units} * (chunk + 1) / c->chunks{times};",
-            f"{name}({arguments});",
+            *self._declared([f"{units}{times} {printer.loops.points}", *pointers], "c->slots"),
+            f"const i64 begin = {chunk_edge(units, 'chunk', '0')}{times};",
+            f"const i64 end = {chunk_edge(units, '(chunk + 1)', str(units))}{times};",
+            *(f"{choice}{function}({arguments});" for choice, function in versions),
             "}",
         ]
-        self.nanoseconds += nanoseconds(kernel)
-        self.calls[-1] += _parallel(name, units, nanoseconds(kernel))
+        points, each = math.prod(kernel.extents), nanoseconds_of_point(kernel)
+        self._count(points, each)
+        self.calls[-1] += (
+            _parallel(name, units, points * each)
+            if type(points) is int and type(units) is int
+            else parallel_sized(name, units, points * round(1000 * each))
+        )
         return [f"/* {line} */" for line in str(kernel).splitlines()] + [
             head,
             "{",
             *[f"{memory_type(self.kinds[n])} *b{n} = (void *)b{k};" for n, k in heirs.items()],
+            *self._declared(body, None),
             *body,
             "}",
+            *short,
             *task,
         ]
+
+    def _of_short_rows(
+        self, kernel: Kernel, name: str, own: list[tuple[int, DType, bool, bool]]
+    ) -> list[str]:
+        """Returns the version of a kernel that keeps values of short rows between passes; nothing
+        if there are no such values, or the length of rows is known."""
+        if type(math.prod(kernel.extents[kernel.space :])) is int:
+            return []
+        parts = kernel, self.kinds, self._facts(kernel), self.library
+        printer = KernelPrinter(*parts, of_short_rows=True)
+        if not printer.passes.kept:
+            return []
+        body = printer.text()
+        given = f"{_parameters(own)}, const i64 *sizes, i64 begin, i64 end"
+        head = f"static NEVER_INLINE void {name}_short({given})"
+        return [head, "{", *self._declared(body, None), *body, "}"]
+
+    def _count(self, points: int, each: float) -> None:
+        """Adds the time of a step to that of the program."""
+        if type(points) is int:
+            self.nanoseconds += points * each
+        else:
+            self.work.append((points, each))
+
+    def _sizes_in(self, slots: str) -> str:
+        """Returns the C text of the table of sizes, which follows the constants."""
+        return f"((const i64 *){slots}[{len(self.slots)}])"
+
+    def _declared(self, lines: list[str], slots: str | None) -> list[str]:
+        """Returns the lines that define the sizes of which lines of C have the names."""
+        if self.sizes is None:
+            return []
+        names = self.sizes.used(lines)
+        table = [f"const i64 *sizes = {self._sizes_in(slots)};"] if slots and names else []
+        return table + [f"const i64 {name} = sizes[{k}];" for k, name in names.items()]
 
     def _facts(self, kernel: Kernel) -> KernelFacts:
         extents, space = kernel.extents, kernel.space
@@ -223,7 +297,11 @@ class _ProgramPrinter:
         buffer: ProgramBuffer = self.buffers[number]
         if buffer.kind is BufferKind.TEMPORARY:
             kind = memory_type(buffer.dtype)
-            return f"(({kind} *)((u8 *){slots}[{len(self.slots)}] + {self.plan.offsets[number]}))"
+            if self.sizes is None:
+                place, arena = str(self.plan.offsets[number]), len(self.slots)
+            else:
+                place, arena = self.sizes.place(number), len(self.slots) + 1
+            return f"(({kind} *)((u8 *){slots}[{arena}] + {place}))"
         return f"(({memory_type(buffer.dtype)} *){slots}[{self.slots.index(number)}])"
 
 
@@ -254,13 +332,40 @@ def _parallel(name: str, units: int, cost_: float) -> list[str]:
     ]
 
 
+def chunk_edge(units: int, chunk: str, alone: str) -> str:
+    """Returns the C text of the first unit of a chunk; `alone` if there is one chunk and the number
+    of units is a parameter: then a division takes as long as a short row."""
+    edge = f"{units} * {chunk} / c->chunks"
+    return edge if type(units) is int else f"(c->chunks == 1 ? {alone} : {edge})"
+
+
+def parallel_sized(name: str, units: int, picoseconds: int) -> list[str]:
+    """Returns the call of a kernel whose units and time are parameters, in as many chunks as
+    `_parallel` takes. Without units nothing is called."""
+    return [
+        f"if ({units} > 0) {{",
+        f"const i64 time = {picoseconds} / 1000;",
+        f"i64 chunks = least(runtime->threads * {CHUNKS_A_THREAD}, "
+        f"most(2, least({units}, time / {CHUNK_NANOSECONDS} + 1)));",
+        f"if (runtime->threads < 2 || time < {INLINE_NANOSECONDS} || {units} < 2) chunks = 1;",
+        "call c = {slots, chunks};",
+        f"if (c.chunks == 1) {name}_task(&c, 0);",
+        f"else runtime->parallel({name}_task, &c, c.chunks);",
+        "}",
+    ]
+
+
 def nanoseconds(kernel: Kernel) -> float:
     """Returns the estimated time of a kernel on one thread, by bytes moved and operations."""
-    points = math.prod(kernel.extents)
+    return math.prod(kernel.extents) * nanoseconds_of_point(kernel)
+
+
+def nanoseconds_of_point(kernel: Kernel) -> float:
+    """Returns the estimated time of one point of a kernel."""
     roots = [value for statement in kernel.body for value in values_of(statement)]
     operations = sum(cost(scalar) for scalar in walk(roots))
     moved = sum(4 for _ in loads_of(kernel)) + 8 * len(stores_of(kernel))
-    return points * (0.02 * operations + 0.03 * moved)
+    return 0.02 * operations + 0.03 * moved
 
 
 def preamble(library: FunctionTexts) -> list[str]:

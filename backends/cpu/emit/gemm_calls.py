@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from aotlite.backends.loops.program import Gemm, MatrixWindow
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry.sizes import is_symbolic
+from aotlite.ir.symbols.proving import Unproved, is_proved
 
 BATCH_AXES = 4
 """The batch axes of the C struct `al_product`; further ones become C loops."""
@@ -28,7 +30,9 @@ def gemm_lines(step: Gemm, dtype: DType, pointer: Callable[[int], str]) -> list[
     function = "dgemm_batched" if kind == "f64" else "sgemm_batched"
     call = f"runtime->{function}(&p, 1, {places[0]}, {places[1]}, 0, {places[2]});"
     product = _product(step, (m, n), (a, b, c), extra)
-    return [f"/* {step.name} */", *loops, "{", *product, call, "}", *["}" for _ in loops]]
+    sizes = [each for each in (*step.batch, m, n) if type(each) is not int]
+    some = f"if ({' && '.join([f'{each} > 0' for each in sizes])}) {{" if sizes else "{"
+    return [f"/* {step.name} */", *loops, some, *product, call, "}", *["}" for _ in loops]]
 
 
 def _product(
@@ -55,12 +59,23 @@ def _padded(numbers: Sequence[int], rest: int) -> str:
     return "{" + ", ".join(map(str, filled)) + "}"
 
 
-def _leading(window: MatrixWindow, rows: int, columns: int) -> tuple[bool, int]:
+def _leading(window: MatrixWindow, rows: int, columns: int) -> tuple[bool, int | str]:
     """Returns (whether a window is column-major, its leading dimension)."""
+    if is_symbolic((window.row, window.column, rows, columns)):
+        return _leading_sized(window, rows, columns)
     if window.column == 1 or columns == 1:
         if rows == 1 or window.row >= columns:
             return False, max(window.row if rows > 1 else columns, columns, 1)
     return True, max(window.column if columns > 1 else rows, rows, 1)
+
+
+def _leading_sized(window: MatrixWindow, rows: int, columns: int) -> tuple[bool, str]:
+    """`_leading` of symbolic sizes: that of a matrix of several rows and columns."""
+    if window.column == 1 and is_proved(window.row >= columns):
+        return False, f"most({window.row}, 1)"
+    if window.row == 1 and is_proved(window.column >= rows):
+        return True, f"most({window.column}, 1)"
+    raise Unproved(f"the leading dimension of a matrix with strides {window.row}, {window.column}")
 
 
 def _transposed(window: MatrixWindow) -> MatrixWindow:

@@ -24,10 +24,11 @@ def in_steps(stem: str, whole: Range, step: int, lines: list[str]) -> list[str]:
 
 def part_bounds(stem: str, number: str, extent: int, size: int) -> list[str]:
     """Returns the lines that define the bounds stem0, stem1 of a part of an axis."""
-    if extent <= size:
+    if type(extent) is int and extent <= size:
         return [f"const i64 {stem}0 = 0, {stem}1 = {extent};"]
     first = f"const i64 {stem}0 = {number} * {size};"
-    last = f"{stem}0 + {size}" if extent % size == 0 else f"least({stem}0 + {size}, {extent})"
+    even = type(extent) is int and extent % size == 0
+    last = f"{stem}0 + {size}" if even else f"least({stem}0 + {size}, {extent})"
     return [first, f"const i64 {stem}1 = {last};"]
 
 
@@ -56,7 +57,7 @@ def _bounded(place: Range, edge: int | None, base: str) -> int | str | None:
     if edge is None:
         return None
     low, high = place
-    if not base and isinstance(low, int) and isinstance(high, int):
+    if not base and isinstance(low, int) and isinstance(high, int) and isinstance(edge, int):
         return min(max(edge, low), high)
     text = f"{base} + {edge}".replace("+ -", "- ") if base else str(edge)
     return f"least(most({text}, {low}), {high})"

@@ -11,6 +11,7 @@ from aotlite.backends.c_family.loop_geometry import LoopGeometry
 from aotlite.backends.cpu.emit.transpose_tiles import tile_axis
 from aotlite.backends.loops.analysis.cost import columns_abreast, has_one_pass
 from aotlite.backends.loops.program import Kernel, in_order
+from aotlite.ir.geometry.sizes import hint_of
 
 BLOCK = 4096
 """The points of the vector axis in a unit without inner axes, if rows are few."""
@@ -36,11 +37,14 @@ def geometry(kernel: Kernel, extents: tuple[int, ...]) -> LoopGeometry:
     if not 0 <= vector < kernel.space - ordered:
         return LoopGeometry(extents, kernel.space, None, 1, ordered=ordered)
     extent = extents[vector]
-    rows = math.prod(extents[: kernel.space]) // max(extent, 1)
+    length = hint_of(extent)
+    rows = hint_of(math.prod(extents[: kernel.space])) // max(length, 1)
     block = extent
     if len(extents) > kernel.space:
-        block = min(extent, _columns(kernel, extent, rows))
+        block = _columns(kernel, length, rows)
+        block = min(extent, block) if type(extent) is int else block
     elif rows < FEW_ROWS:
-        block = min(extent, BLOCK)
+        block = min(extent, BLOCK) if type(extent) is int else BLOCK
     tile = None if ordered else tile_axis(kernel, vector)
-    return LoopGeometry(extents, kernel.space, vector, max(block, 1), tile, ordered)
+    block = max(block, 1) if type(block) is int else block
+    return LoopGeometry(extents, kernel.space, vector, block, tile, ordered)

@@ -17,6 +17,7 @@ from aotlite.backends.cpu.emit.transpose_tiles import ACROSS, LEAST, is_across, 
 from aotlite.backends.loops.program import Store
 from aotlite.backends.loops.rewrite import replaced
 from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.scalar.expression import Scalar
 
 BIG = 1 << 25
@@ -69,13 +70,14 @@ class Stager:
         alone = sum(each.buffer == number for each in work.stores) == 1
         plain = not store.address.dynamic and store.combine is None
         in_run = plain and alone and store.address.coefficients[k] == 1
-        return in_run and size >= BIG and run >= RUN and number not in self.loaded
+        large = hint_of(size) >= BIG and hint_of(run) >= RUN
+        return in_run and large and number not in self.loaded
 
     # --- tiles
     def has_inner_tiles(self, work: PointWork) -> bool:
         """Whether operands of a pass lie across: with stride 1 along the last inner axis."""
         k, last = self.loops.vector or 0, self.loops.inner[-1]
-        if min(self.facts.extents[k], self.facts.extents[last]) < LEAST:
+        if min(hint_of(self.facts.extents[k]), hint_of(self.facts.extents[last])) < LEAST:
             return False
         if any(reduce.lanes > 1 for reduce in work.reduces):
             return False

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aotlite.backends.loops.program import Kernel, Reduce, Scan, Store, loads_of, stores_of
+from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.scalar.expression import Affine, Scalar
 
 ACROSS = 64
@@ -92,14 +93,16 @@ TRANSPOSED(1, m_u8, )
 def tile_axis(kernel: Kernel, vector: int) -> int | None:
     """Returns the other axis of tiles; None if no access of the kernel lies across."""
     body_is_plain = not any(type(each) in (Reduce, Scan) for each in kernel.body)
-    if not body_is_plain or kernel.space < len(kernel.extents) or kernel.extents[vector] < LEAST:
+    if not body_is_plain or kernel.space < len(kernel.extents):
+        return None
+    if hint_of(kernel.extents[vector]) < LEAST:
         return None
     found: dict[int, int] = {}
     weights = [(load.args[1], 1) for load in loads_of(kernel)]
     weights += [(store.address, 2) for store in stores_of(kernel) if store.combine is None]
     for address, weight in weights:
         k = across(address, vector)
-        if k is not None and kernel.extents[k] >= LEAST:
+        if k is not None and hint_of(kernel.extents[k]) >= LEAST:
             found[k] = found.get(k, 0) + weight
     return max(found, key=lambda k: (found[k], k), default=None)
 
@@ -107,7 +110,7 @@ def tile_axis(kernel: Kernel, vector: int) -> int | None:
 def across(address: Affine, vector: int) -> int | None:
     """Returns the axis along which an address has stride 1, if it has a large stride along the
     vector axis; else None."""
-    if address.dynamic or abs(address.coefficients[vector]) < LEAST:
+    if address.dynamic or abs(hint_of(address.coefficients[vector])) < LEAST:
         return None
     ones = [k for k, c in enumerate(address.coefficients) if c == 1]
     return ones[0] if len(ones) == 1 else None

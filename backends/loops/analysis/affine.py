@@ -14,8 +14,16 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from aotlite.backends.loops.analysis.size_proofs import (
+    exact_quotient,
+    floor_quotient,
+    is_axis,
+    reached,
+)
 from aotlite.ir.dtypes import int64
+from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar, axis, cast, const, is_affine
+from aotlite.ir.symbols.proving import is_proved
 
 Bounds: TypeAlias = tuple[tuple[int, int], ...]
 """The least and the greatest position along each axis, both included."""
@@ -133,9 +141,15 @@ def _linear(value: Scalar) -> Linear | tuple[tuple[()], None]:
             terms = [each.linear for each in value.args]
             if all(each is not _NO_FORM for each in terms):
                 found = _combined(value.op, terms)
-    if found is None or abs(found[1]) > FURTHEST or any(abs(c) > LARGEST for c in found[0]):
+    if found is None or _is_far(found[1], FURTHEST) or any(_is_far(c, LARGEST) for c in found[0]):
         return _NO_FORM
     return found
+
+
+def _is_far(number: int, most: int) -> bool:
+    """Whether a number is so large that forms with it may leave int64. Sizes are not: what they are
+    multiplied by is a position, and the product one, too."""
+    return type(number) is int and abs(number) > most
 
 
 def _combined(op: str, terms: list[Linear]) -> Linear | None:
@@ -164,23 +178,27 @@ def reach(form: Affine, bounds: Bounds) -> tuple[int, int]:
     """Returns the least and the greatest value of a form's affine part within bounds."""
     low = high = form.start
     for coefficient, (first, last) in zip(form.coefficients, bounds, strict=True):
-        if coefficient > 0:
-            low, high = low + coefficient * first, high + coefficient * last
-        elif coefficient:
-            low, high = low + coefficient * last, high + coefficient * first
+        if coefficient:
+            least, most = reached(coefficient, first, last)
+            low, high = low + least, high + most
     return low, high
 
 
 def is_injective(coefficients: Sequence[int], extents: Sequence[int]) -> bool:
     """Whether different points have different addresses, for sure: each stride exceeds the reach of
     all smaller ones together. False may mean "not known"."""
-    used = [(abs(c), n) for c, n in zip(coefficients, extents, strict=True) if n > 1]
+    used = [(abs(c), n) for c, n in zip(coefficients, extents, strict=True) if is_axis(n)]
     below = 0
-    for step, extent in sorted(used):
-        if step <= below:
+    for step, extent in sorted(used, key=_by_hint):
+        if not is_proved(step > below):
             return False
         below += step * (extent - 1)
     return True
+
+
+def _by_hint(values: Sequence[int]) -> list[int]:
+    """The key that sorts tuples of sizes by what they are in the traced call."""
+    return [hint_of(value) for value in values]
 
 
 def range_of(value: Scalar) -> tuple[int, int] | None:
@@ -254,8 +272,9 @@ def _solved(
         [
             (step, n, k)
             for k, (step, n) in enumerate(zip(target.coefficients, extents, strict=True))
-            if n > 1
+            if is_axis(n)
         ],
+        key=_by_hint,
         reverse=True,
     )
     below = sum([step * (n - 1) for step, n, _ in levels])
@@ -263,14 +282,14 @@ def _solved(
     found = [fixed(0, len(bounds))] * len(extents)
     for step, extent, k in levels:
         below -= step * (extent - 1)
-        if step <= below:
+        if not is_proved(step > below):
             return None
         digit = _digit(rest, bounds, step, below)
         if not isinstance(digit, tuple):
             return digit
         found[k], rest = digit
         low, high = reach(found[k], bounds)
-        if low < 0 or high >= extent:
+        if not (is_proved(low >= 0) and is_proved(high < extent)):
             return None
     return None if rest.start or any(rest.coefficients) else tuple(found)
 
@@ -294,8 +313,12 @@ def _digit(
     digits: list[int] = []
     rests: list[int] = []
     for k, coefficient in enumerate(address.coefficients):
-        quotient, rest = divmod(coefficient, step)
-        if rest:
+        quotient, rest = _divmod(coefficient, step)
+        if rest and is_symbolic((coefficient, step, below, *bounds[k])):
+            part = _split_by_size(k, coefficient, step, bounds[k])
+            if part is not None:
+                return part
+        elif rest:
             choice = _divided(quotient, rest, step, below // max(bounds[k][1] - bounds[k][0], 1))
             if choice is None:
                 return _split(k, coefficient, step, bounds[k])
@@ -303,11 +326,22 @@ def _digit(
         digits.append(quotient)
         rests.append(rest)
     low, high = reach(Affine(tuple(rests)), bounds)
-    quotient = (address.start + low) // step
+    found = floor_quotient(address.start + low, step)
+    if found is None:
+        return None
+    quotient = found
     start = address.start - quotient * step
-    if start + high > below:
+    if not is_proved(start + high <= below):
         return None
     return Affine(tuple(digits), quotient), Affine(tuple(rests), start)
+
+
+def _divmod(coefficient: int, step: int) -> tuple[int, int]:
+    """Returns a quotient and a rest; of sizes the exact quotient, or else (0, coefficient)."""
+    if type(coefficient) is int and type(step) is int:
+        return divmod(coefficient, step)
+    exact = exact_quotient(coefficient, step)
+    return (0, coefficient) if exact is None else (exact, 0)
 
 
 def _divided(quotient: int, rest: int, step: int, most: int) -> tuple[int, int] | None:
@@ -323,3 +357,11 @@ def _split(k: int, coefficient: int, step: int, bound: tuple[int, int]) -> Split
         return None
     inner = step // coefficient
     return Split(k, inner) if 1 < inner <= bound[1] and (bound[1] + 1) % inner == 0 else None
+
+
+def _split_by_size(k: int, coefficient: int, step: int, bound: tuple[int, int]) -> Split | None:
+    """`_split` where the parts are symbolic: both are exact quotients."""
+    inner = exact_quotient(step, coefficient) if bound[0] == 0 else None
+    if inner is None or exact_quotient(bound[1] + 1, inner) is None or inner == 1:
+        return None
+    return None if inner == bound[1] + 1 else Split(k, inner)

@@ -12,8 +12,10 @@ from aotlite.backends.loops.analysis.affine import Bounds, added, form_of, reach
 from aotlite.backends.loops.analysis.expression_facts import facts
 from aotlite.backends.loops.program import Statement, values_of
 from aotlite.backends.loops.rewrite import replaced_body
+from aotlite.ir.geometry.sizes import maximum, minimum
 from aotlite.ir.scalar.expression import Affine, Scalar, walk, with_operands
 from aotlite.ir.scalar.primitives import COMPARISONS, PRIMITIVE
+from aotlite.ir.symbols.proving import is_proved
 
 
 def executed(roots: Iterable[Scalar], bounds: Bounds) -> dict[Scalar, Bounds | None]:
@@ -51,7 +53,8 @@ def hull(first: Bounds | None, second: Bounds | None) -> Bounds | None:
     """Returns the least bounds that contain both; None stands for no points."""
     if first is None or second is None or first is second:
         return second if first is None else first
-    return tuple([(min(a, c), max(b, d)) for (a, b), (c, d) in zip(first, second, strict=True)])
+    pairs = zip(first, second, strict=True)
+    return tuple([(minimum(a, c), maximum(b, d)) for (a, b), (c, d) in pairs])
 
 
 Narrowed = dict[tuple[Scalar, bool, Bounds], Bounds | None]
@@ -114,15 +117,17 @@ def _compared(bounds: Bounds, condition: Scalar, op: str) -> Bounds | None:
 def _at_most(bounds: Bounds, form: Affine, limit: int) -> Bounds | None:
     """Returns bounds of the points where form <= limit; None if there are none."""
     low, _ = reach(form, bounds)
-    if low > limit:
+    if is_proved(low > limit):
         return None
     result = list(bounds)
     for k, coefficient in enumerate(form.coefficients):
         first, last = bounds[k]
+        if type(coefficient) is not int:
+            continue
         if coefficient > 0:
-            result[k] = (first, min(last, first + (limit - low) // coefficient))
+            result[k] = (first, minimum(last, first + (limit - low) // coefficient))
         elif coefficient:
-            result[k] = (max(first, last - (limit - low) // -coefficient), last)
+            result[k] = (maximum(first, last - (limit - low) // -coefficient), last)
     return tuple(result)
 
 

@@ -19,6 +19,7 @@ from aotlite.backends.loops.program import (
     values_of,
 )
 from aotlite.ir.dtypes import bfloat16, float16, float32
+from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.scalar.expression import Scalar, walk
 from aotlite.ir.scalar.primitives import PRIMITIVES
 
@@ -60,24 +61,27 @@ def _own(value: Scalar) -> float:
 
 
 def _widens(value: Scalar) -> bool:
-    """Whether a cast widens a 16-bit float to float32: its cost is paid by the smaller load."""
+    """Whether a cast widens a 16-bit float to float32: its cost is paid by the smaller load. A size
+    is cast before the loops."""
     short = (float16, bfloat16)
+    if value.op == "cast" and value.args[0].op == "const":
+        return True
     return value.op == "cast" and value.dtype is float32 and value.args[0].dtype in short
 
 
 def points(kernel: Kernel) -> int:
-    """Returns the number of points of all axes."""
-    return math.prod(kernel.extents)
+    """Returns the number of points of all axes. Here all numbers of points are those of hints."""
+    return hint_of(math.prod(kernel.extents))
 
 
 def rows(kernel: Kernel) -> int:
     """Returns the number of points of the space axes."""
-    return math.prod(kernel.extents[: kernel.space])
+    return hint_of(math.prod(kernel.extents[: kernel.space]))
 
 
 def inner_points(kernel: Kernel) -> int:
     """Returns the number of points of the inner axes."""
-    return math.prod(kernel.extents[kernel.space :])
+    return hint_of(math.prod(kernel.extents[kernel.space :]))
 
 
 def row_bytes(kernel: Kernel) -> int:
@@ -100,7 +104,7 @@ def bytes_of(loads: Iterable[Scalar], extents: Sequence[int]) -> dict[int, int]:
         number, address = value.args
         steps = zip(address.coefficients, extents, strict=False)
         moving = [n for c, n in steps if c or address.dynamic]
-        nbytes = math.prod(moving) * value.dtype.itemsize
+        nbytes = hint_of(math.prod(moving)) * value.dtype.itemsize
         found[number] = max(found.get(number, 0), nbytes)
     return found
 

@@ -14,7 +14,6 @@ import numpy as np
 from aotlite.backends.loops.combiners import Combiner
 from aotlite.ir.arrays import Array
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import GraphError
 from aotlite.ir.scalar.evaluation import evaluate, filled
 from aotlite.ir.scalar.expression import Scalar, parameter
 
@@ -90,9 +89,9 @@ class Partials:
     def results(self, near: int) -> list[Array]:
         """Returns (rows,) for each part: the lanes, combined in halves."""
         if self.points == 0:
-            if self.kind.empty is None:
-                raise GraphError(f"loops: {self.kind.name} of no points, expected at least one")
-            return [filled((self.rows,), part) for part in self.kind.empty(self.kinds)]
+            # A chunk of no points has a partial result, too (`split_reductions`).
+            found = self.kind.empty or self.kind.identity
+            return [filled((self.rows,), part) for part in found(self.kinds)]
         partial = self.partial
         for count in (near, self.lanes // near):
             grouped = [p.reshape(self.rows, -1, count) for p in partial]

@@ -11,9 +11,12 @@ from typing import Any
 
 import attrs
 
+from aotlite.backends.loops.analysis.size_proofs import exact_quotient, floor_quotient, reached
 from aotlite.ir import dtypes
 from aotlite.ir.errors import GraphError
+from aotlite.ir.geometry.sizes import maximum, minimum
 from aotlite.ir.scalar.expression import Scalar, axis, cast, const, make
+from aotlite.ir.symbols.proving import is_proved
 
 _TRUE, _FALSE = const(True, dtypes.bool_), const(False, dtypes.bool_)
 
@@ -61,18 +64,21 @@ class AxisIndex:
     def __floordiv__(self, divisor: int) -> Any:
         """Computes as a Scalar where needed. The index must nowhere be negative."""
         low, high = self.range
-        if low // divisor == high // divisor:
-            return AxisIndex(self.extents, (0,) * len(self.extents), low // divisor)
-        if all(c % divisor == 0 for c in self.coefficients) and low >= 0:
-            parts = tuple([c // divisor for c in self.coefficients])
-            return AxisIndex(self.extents, parts, self.start // divisor)
+        first, last = floor_quotient(low, divisor), floor_quotient(high, divisor)
+        if first is not None and last is not None and first == last:
+            return AxisIndex(self.extents, (0,) * len(self.extents), first)
+        parts = [exact_quotient(c, divisor) for c in self.coefficients]
+        start = floor_quotient(self.start, divisor)
+        if None not in parts and start is not None and is_proved(low >= 0):
+            return AxisIndex(self.extents, tuple([c or 0 for c in parts]), start)
         return make("idiv", self._natural(), divisor)
 
     def __mod__(self, divisor: int) -> Any:
         """Computes as a Scalar where needed. The index must nowhere be negative."""
         low, high = self.range
-        if low // divisor == high // divisor:
-            return self - low // divisor * divisor
+        first, last = floor_quotient(low, divisor), floor_quotient(high, divisor)
+        if first is not None and last is not None and first == last:
+            return self - first * divisor
         return make("irem", self._natural(), divisor)
 
     # --- comparisons
@@ -98,8 +104,10 @@ class AxisIndex:
         """The least and the greatest position."""
         low = high = self.start
         for coefficient, extent in zip(self.coefficients, self.extents, strict=True):
-            reach = coefficient * (extent - 1)
-            low, high = low + min(reach, 0), high + max(reach, 0)
+            least, most = reached(coefficient, 0, extent - 1)
+            if type(extent) is int:  # 0 points count as one
+                least, most = minimum(least, most), maximum(least, most)
+            low, high = low + least, high + most
         return low, high
 
     @property
@@ -115,7 +123,7 @@ class AxisIndex:
         return total + self.start if self.start else total
 
     def _natural(self) -> Scalar:
-        if self.range[0] < 0:
+        if not is_proved(self.range[0] >= 0):
             raise GraphError(f"loops: {self} is divided and may be negative, expected from 0 on")
         return self.scalar
 
@@ -128,10 +136,10 @@ def _negative(form: Any) -> Scalar:
     if type(form) is Scalar:
         return form < 0
     low, high = form.range
-    if high < 0 or low >= 0:
-        return _TRUE if high < 0 else _FALSE
+    if is_proved(high < 0) or is_proved(low >= 0):
+        return _TRUE if is_proved(high < 0) else _FALSE
     used = [k for k, c in enumerate(form.coefficients) if c]
-    if len(used) > 1:
+    if len(used) != 1 or type(form.coefficients[used[0]]) is not int:
         return form.scalar < 0
     k, c = used[0], form.coefficients[used[0]]
     # c * i + start < 0: a bound of the axis.
@@ -145,10 +153,16 @@ def _zero(form: Any) -> Scalar:
     low, high = form.range
     if low == high == 0:
         return _TRUE
-    if low > 0 or high < 0:
+    if is_proved(low > 0) or is_proved(high < 0):
         return _FALSE
     used = [k for k, c in enumerate(form.coefficients) if c]
-    if len(used) > 1:
+    if len(used) != 1 or not _is_decided(form, used[0]):
         return make("eq", form.scalar, 0)
     k, c = used[0], form.coefficients[used[0]]
     return _FALSE if form.start % c else make("eq", axis(k), -form.start // c)
+
+
+def _is_decided(form: AxisIndex, k: int) -> bool:
+    """Whether it is known if the axis has a position at which c * i + start is 0."""
+    c = form.coefficients[k]
+    return type(c) is int and (type(form.start) is int or abs(c) == 1)

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import attrs
 
+from aotlite.backends.loops.analysis.size_proofs import without_fill
 from aotlite.backends.loops.program import BufferKind, LoopProgram, Placed, ProgramBuffer, Step
 from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry.layout import always_contiguous
+from aotlite.ir.geometry.sizes import is_symbolic, minimum
 from aotlite.ir.meta import TensorMeta
 
 
 class NoLoops(Exception):
     """Raised where an op has no loop form for these arguments. `lower` catches it and emits an
     `Extern` step."""
+
+
+def span_of(meta: TensorMeta) -> int:
+    """Returns the span of a meta. Of symbolic sizes an expression that is right for empty tensors,
+    too."""
+    if not is_symbolic((*meta.shape, *meta.stride)):
+        return meta.span
+    if always_contiguous(meta.shape, meta.stride):
+        return meta.numel
+    sizes = zip(meta.shape, without_fill(meta.stride), strict=True)
+    reach = 1 + sum([(size - 1) * step for size, step in sizes])
+    return reach * minimum(meta.numel, 1)
 
 
 class ProgramBuilder:
@@ -34,7 +49,7 @@ class ProgramBuilder:
         self, meta: TensorMeta, kind: BufferKind = BufferKind.TEMPORARY, value: object = None
     ) -> Placed:
         """Adds a buffer for a value with the layout of its meta, and returns its place."""
-        return Placed(self.buffer(meta.dtype, meta.span, kind, value), 0, meta)
+        return Placed(self.buffer(meta.dtype, span_of(meta), kind, value), 0, meta)
 
     @property
     def mark(self) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from aotlite.ir.arrays import array_over
 from aotlite.ir.dtypes import DType
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import AotliteError, BackendError
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.effect_chains import has_tokens
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -31,6 +32,7 @@ from aotlite.ir.op import MultiViewOp, PureOp, ViewOp
 from aotlite.ir.ops.shape.copies import COPY, COPY_
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views.reinterpret import VIEW_DTYPE_COPY
+from aotlite.ir.symbols.proving import Unproved, is_proved
 
 _WITH_LOOPS = frozenset(
     set(dtypes.DTYPES)
@@ -184,8 +186,10 @@ class _Lowering:
         except (NoLoops, AotliteError, ArithmeticError):
             # An op that raises here becomes an extern, and raises when the graph is run.
             made = None
-        if made is not None and self.checks_late and self._gives_up(mark):
-            made = None
+        if made is not None and self._gives_up(mark):
+            if op.loops is not None:
+                _require_elements(node)
+            made = None if self.checks_late else made
         if made is None:
             self.builder.back_to(mark)
             return None
@@ -260,6 +264,15 @@ class _Lowering:
 def _meta(node: Node) -> TensorMeta:
     assert type(node.meta) is TensorMeta
     return node.meta
+
+
+def _require_elements(node: Node) -> None:
+    """Raises Unproved for an op with checks whose result may have no elements, for all that is
+    known: eager looks at no index then, and the checks do."""
+    metas = node.meta if isinstance(node.meta, tuple) else (_meta(node),)
+    for meta in metas:
+        if is_symbolic((meta.numel,)) and not is_proved(meta.numel > 0):
+            raise Unproved(f"whether the result of {node.target.name} has elements, {meta}")
 
 
 def _operand(k: LoopWriter, value: object) -> Any:

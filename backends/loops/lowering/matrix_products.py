@@ -17,6 +17,7 @@ from aotlite.backends.loops.program import Gemm, MatrixWindow
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry import layout
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.symbols.proving import is_proved
 
 
 @attrs.define
@@ -91,9 +92,9 @@ def _unit(matrix: _Matrix) -> tuple[int, int] | None:
         row = columns
     elif rows == 1:
         row = 1
-    if column == 1 and row >= columns:
+    if column == 1 and is_proved(row >= columns):
         return row, column
-    return (row, column) if row == 1 and column >= rows else None
+    return (row, column) if row == 1 and is_proved(column >= rows) else None
 
 
 def _merge_batch(shape: list[int], left: _Matrix, right: _Matrix, result: _Matrix) -> None:

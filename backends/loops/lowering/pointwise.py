@@ -19,6 +19,7 @@ from aotlite.ir.op import PureOp
 from aotlite.ir.op.binding import CACHE_LIMIT
 from aotlite.ir.ops.pointwise_expression import expression_of
 from aotlite.ir.scalar.expression import Scalar, walk, with_operands
+from aotlite.ir.symbols.symint import SymInt
 
 _TEMPLATES: dict[tuple[object, ...], ExpressionTemplate | None] = {}
 
@@ -62,6 +63,8 @@ class ExpressionTemplate:
 
 # ----------------------------------------------------------------------------------- templates
 def _template_for(op: PureOp, result: DType, args: tuple[object, ...]) -> ExpressionTemplate | None:
+    if any(type(a) is SymInt for a in args):  # a cache would keep the sizes of a graph alive
+        return _made(op, result, args)
     key = (op, result, *map(_key, args))
     if key not in _TEMPLATES:
         if len(_TEMPLATES) >= CACHE_LIMIT:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.backends.loops.analysis.size_proofs import without_fill
 from aotlite.backends.loops.lowering import matrix_products, value_checks
 from aotlite.backends.loops.lowering.axis_index import AxisIndex
 from aotlite.backends.loops.lowering.builder import NoLoops, ProgramBuilder
@@ -36,10 +37,12 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import GraphError
 from aotlite.ir.geometry.overlap import has_internal_overlap
+from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.precision import accumulator, number_in
 from aotlite.ir.scalar import expression
 from aotlite.ir.scalar.expression import Affine, Scalar
+from aotlite.ir.symbols.symint import SymInt
 
 Position = Any
 """An AxisIndex, an int, or an integer Scalar: a position that is loaded or computed."""
@@ -57,7 +60,7 @@ class LoopOperand:
         self.placed = placed
         self.meta = placed.meta
         self.shape = placed.meta.shape
-        self.stride = placed.meta.stride
+        self.stride = without_fill(placed.meta.stride)
         self.dtype = placed.meta.dtype
 
     @property
@@ -150,7 +153,7 @@ class LoopWriter:
         out, shape, rank = self.new(meta), meta.shape, len(meta.shape)
         if 0 in shape or not (meta.contiguous or meta.dense):
             return self.store(out, lambda *i: element(lambda a: a.at(i)))
-        order = range(rank) if meta.contiguous else by_stride(meta.stride)
+        order = range(rank) if meta.contiguous else by_stride(out.stride)
         places = [k for k in order if shape[k] != 1]
 
         def load(a: LoopOperand) -> Scalar:
@@ -159,7 +162,7 @@ class LoopWriter:
             return a.load(Affine(tuple(steps), a.placed.start))
 
         value = self.cast(element(load), meta.dtype)
-        address = Affine(tuple([meta.stride[k] for k in places]))
+        address = Affine(tuple([out.stride[k] for k in places]))
         store = Store(out.placed.buffer, address, value)
         self._kernel(tuple([shape[k] for k in places]), len(places), [store])
         return out
@@ -202,7 +205,7 @@ class LoopWriter:
         axes = self._axes(shape, outer, over, list(inner))
         if axes is not None:
             extents, positions = axes
-            space = sum(shape[k] != 1 for k in outer)
+            space = len([k for k in outer if shape[k] != 1])
             row = positions[: len(shape)]
             given = values(row, positions[len(shape) :])
             parts = given if type(given) is tuple else (given,)
@@ -271,7 +274,7 @@ class LoopWriter:
         own, found = axes
         positions = dict(zip((*outer, *ordered), found, strict=True))
         where, value = element(*[positions[k] for k in range(len(extents))])
-        space = sum(extents[k] != 1 for k in outer)
+        space = len([k for k in outer if extents[k] != 1])
         self._kernel(own, space, [self._stored(out, where, value, combine=combine)])
         return out
 
@@ -313,6 +316,8 @@ class LoopWriter:
         number that the dtype does not hold."""
         if type(value) is complex:
             raise NoLoops
+        if type(value) is SymInt and (dtype is dtypes.int64 or dtype.kind == dtypes.FLOATING):
+            return expression.const(value, dtype)
         if dtype.kind == dtypes.INTEGER:
             if not math.isfinite(value) or number_in(dtype, int(value)) != int(value):
                 raise NoLoops
@@ -418,13 +423,13 @@ def _listed(metas: TensorMeta | tuple[TensorMeta, ...]) -> tuple[TensorMeta, ...
 
 def by_stride(stride: Sequence[int]) -> list[int]:
     """Returns the dimensions ordered from the largest stride to the smallest."""
-    return sorted(range(len(stride)), key=lambda k: -stride[k])
+    return sorted(range(len(stride)), key=lambda k: -hint_of(stride[k]))
 
 
 def _along_memory(stride: Sequence[int]) -> list[int]:
     """Returns the dimensions of a tensor that is only loaded, by stride; broadcast ones (stride 0)
     come outermost."""
-    return sorted(range(len(stride)), key=lambda k: (stride[k] != 0, -stride[k]))
+    return sorted(range(len(stride)), key=lambda k: (bool(stride[k]), -hint_of(stride[k])))
 
 
 def _apart(positions: tuple[Position, ...], out: LoopOperand) -> tuple[Position, ...]:

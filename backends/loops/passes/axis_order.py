@@ -16,6 +16,7 @@ from aotlite.backends.loops.analysis.affine import is_injective, unit
 from aotlite.backends.loops.passes.vectorization import across, neighbors
 from aotlite.backends.loops.program import Kernel, LoopProgram, Scan, Store, loads_of
 from aotlite.backends.loops.rewrite import moved_body
+from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.scalar.expression import Affine, Scalar
 
 
@@ -33,7 +34,7 @@ def ordered_kernel(kernel: Kernel) -> Kernel:
     loads = sorted(loads_of(kernel), key=lambda load: -_bytes(load, kernel.extents))
 
     def strides(k: int) -> list[float]:
-        return [-abs(load.args[1].coefficients[k]) or -math.inf for load in loads]
+        return [-abs(hint_of(load.args[1].coefficients[k])) or -math.inf for load in loads]
 
     inner = range(kernel.space, len(kernel.extents))
     changed = with_order(kernel, [*range(kernel.space), *sorted(inner, key=strides)])
@@ -58,7 +59,7 @@ def _bytes(load: Scalar, extents: tuple[int, ...]) -> int:
     """Returns the bytes of a load, each address read once."""
     address: Affine = load.args[1]
     moved = [n for c, n in zip(address.coefficients, extents, strict=True) if c]
-    return load.dtype.itemsize * math.prod(moved)
+    return load.dtype.itemsize * hint_of(math.prod(moved))
 
 
 def takes_any_order(kernel: Kernel) -> bool:

@@ -22,6 +22,7 @@ from aotlite.backends.loops.analysis.expression_facts import facts
 from aotlite.backends.loops.passes.one_hot_sums import with_selected
 from aotlite.backends.loops.program import Kernel, LoopProgram, loads_of, stores_of, values_of
 from aotlite.backends.loops.rewrite import moved_body, without_unit_axes
+from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.scalar.expression import Affine
 
 
@@ -55,7 +56,7 @@ def _addresses(kernel: Kernel) -> list[Affine]:
     """Returns the addresses of stores, those of most axes first, then the addresses of loads."""
     stores = sorted(
         [store.address for store in stores_of(kernel)],
-        key=lambda address: -sum([c != 0 for c in address.coefficients]),
+        key=lambda address: -len([c for c in address.coefficients if c]),
     )
     return [*stores, *[value.args[1] for value in loads_of(kernel)]]
 
@@ -64,7 +65,7 @@ def _order(kernel: Kernel, addresses: Sequence[Affine]) -> list[int]:
     """Returns the order of axes: independent ones by descending strides, then the inner ones."""
 
     def strides(k: int) -> list[int]:
-        return [-abs(address.coefficients[k]) for address in addresses]
+        return [-abs(hint_of(address.coefficients[k])) for address in addresses]
 
     space = sorted(range(kernel.space), key=strides)
     return [*space, *range(kernel.space, len(kernel.extents))]

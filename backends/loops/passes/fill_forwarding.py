@@ -12,11 +12,11 @@ The result is the same, bit for bit, with one pass over memory in place of two. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import attrs
 
-from aotlite.backends.loops.analysis.cost import points
 from aotlite.backends.loops.program import (
     Kernel,
     LoopProgram,
@@ -26,6 +26,7 @@ from aotlite.backends.loops.program import (
     stores_of,
     writes,
 )
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar
 
 MOST_PARTS = 8
@@ -53,7 +54,7 @@ def _filled(step: Step, sizes: dict[int, int]) -> int | None:
     (store,) = step.body
     if not isinstance(store, Store) or store.value.op != "const" or store.combine is not None:
         return None
-    whole = step.space == len(step.extents) and points(step) == sizes[store.buffer]
+    whole = step.space == len(step.extents) and math.prod(step.extents) == sizes[store.buffer]
     return store.buffer if whole and not store.address.dynamic else None
 
 
@@ -91,6 +92,8 @@ def _with_rest(step: Step, number: int, size: int, value: Scalar) -> Kernel | No
 def _parts(address: Affine, extents: Sequence[int], size: int) -> list[Affine] | None:
     """Returns the addresses of the other parts, if the stored elements are one of up to
     `MOST_PARTS` equal parts of the buffer; else None."""
+    if is_symbolic((*address.coefficients, address.start, *extents, size)):
+        return None
     axes = sorted([(c, n) for c, n in zip(address.coefficients, extents, strict=True) if n > 1])
     dense, block, count = 1, 0, 1
     for step, extent in [*axes, (size, 1)]:

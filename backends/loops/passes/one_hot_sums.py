@@ -9,6 +9,7 @@ from __future__ import annotations
 import attrs
 
 from aotlite.backends.loops.analysis.expression_facts import facts
+from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.program import Kernel, Reduce, Scan, Statement
 from aotlite.backends.loops.rewrite import Memo, replaced_body
 from aotlite.ir.scalar.expression import Scalar, axis, const, make, name, where
@@ -16,7 +17,7 @@ from aotlite.ir.scalar.expression import Scalar, axis, const, make, name, where
 
 def with_selected(kernel: Kernel) -> Kernel:
     """Returns the kernel without one-hot sums."""
-    if kernel.space != len(kernel.extents) - 1 or kernel.extents[-1] < 2:
+    if kernel.space != len(kernel.extents) - 1 or not is_axis(kernel.extents[-1]):
         return kernel
     memo: Memo = {}
     body: list[Statement] = []

@@ -37,6 +37,7 @@ from aotlite.backends.loops.program import (
     Store,
 )
 from aotlite.backends.loops.rewrite import moved_body, replaced_body, restricted, split_axis
+from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.scalar.expression import Affine, Scalar, load, name
 
 SMALL = 1 << 15
@@ -46,6 +47,8 @@ UNITS = 4
 SHORTEST = 16
 """About the fewest values of a chunk for a thread. Its partial result is stored and loaded again:
 of shorter chunks, that takes longer than the thread saves."""
+ROW_CHUNK, COLUMN_CHUNK = 1 << 14, 1 << 7
+"""The positions of a chunk along an axis of any size: of rows, and of columns."""
 LONGEST_LANE, LONGEST_COLUMN = 512, 4096
 """The most float32 values that are added one after the other, which bounds the rounding error: in a
 lane of a row, and in a column. (NumPy adds whole columns one after the other.)"""
@@ -70,17 +73,44 @@ def divided(program: LoopProgram, chunks_of: Callable[[Kernel], int]) -> LoopPro
 
 
 def chunks_of(kernel: Kernel, threads: int) -> int:
-    """Returns the number of chunks of each row; 1 for a kernel that is not split."""
-    if 0 in kernel.extents or points(kernel) < SMALL or not is_divisible(kernel):
+    """Returns the number of chunks of each row; 1 for a kernel that is not split. Along an axis of
+    symbolic extent any larger number stands for chunks of `chunk_of_sizes`."""
+    if 0 in kernel.extents:
+        return 1
+    if _is_of_any_length(kernel):
+        return 2
+    if points(kernel) < SMALL or not is_divisible(kernel):
         return 1
     vector = vector_axis(kernel)
     units = rows(kernel)
     if vector < kernel.space:
-        extent = kernel.extents[vector]
+        extent = hint_of(kernel.extents[vector])
         units = units // extent * -(-extent // columns_abreast(kernel))
     shared = 1 if units >= UNITS * threads else -(-UNITS * threads // units)
     wanted = max(min(shared, inner_points(kernel) // SHORTEST), _exact(kernel), 1)
     return 1 if wanted == 1 else chunks_for(kernel.extents[kernel.space], wanted)
+
+
+def _is_of_any_length(kernel: Kernel) -> bool:
+    """Whether a kernel reduces along an axis of symbolic extent, and the whole or columns. Rows are
+    divided only if the hints ask for it, since mostly there are many of them."""
+    return (
+        kernel.space < len(kernel.extents)
+        and type(kernel.extents[kernel.space]) is not int
+        and (not kernel.space or vector_axis(kernel) < kernel.space)
+        and is_divisible(kernel)
+    )
+
+
+def chunk_of_sizes(kernel: Kernel) -> int:
+    """Returns the positions along the first inner axis in a chunk, if that is of symbolic extent.
+
+    The number is the same for all sizes, so that the order of sums is: whole chunks, and one more
+    with the positions that are left over, which may be none.
+    """
+    if vector_axis(kernel) < kernel.space:
+        return COLUMN_CHUNK
+    return max(ROW_CHUNK // max(hint_of(math.prod(kernel.extents[kernel.space + 1 :])), 1), 1)
 
 
 def _exact(kernel: Kernel) -> int:
@@ -109,6 +139,8 @@ def chunks_for(extent: int, wanted: int) -> int:
     """Returns the number of chunks of `extent` points: the least divisor from `wanted` to twice
     that. Without such a divisor it is `wanted`, and the last extent % wanted points are left over.
     """
+    if type(extent) is not int:
+        return wanted
     most = min(extent, 2 * wanted)
     return next((n for n in range(wanted, most + 1) if extent % n == 0), min(wanted, extent))
 
@@ -129,12 +161,18 @@ class _Halves:
 
     def __init__(self, kernel: Kernel, chunks: int, buffers: list[ProgramBuffer]) -> None:
         self.kernel = kernel
-        self.chunks = chunks
         self.buffers = buffers
         self.outer = kernel.extents[: kernel.space]
-        self.left = kernel.extents[kernel.space] % chunks
-        self.even = kernel.extents[kernel.space] - self.left
-        self.parts = chunks + (self.left > 0)
+        extent = kernel.extents[kernel.space]
+        if type(extent) is int:
+            self.chunks = chunks
+            self.each = extent // chunks
+        else:
+            self.each = chunk_of_sizes(kernel)
+            self.chunks = extent // self.each
+        self.even = self.chunks * self.each
+        self.left = extent - self.even
+        self.parts = self.chunks + (1 if self.left else 0)
 
     def kernels(self) -> list[Step]:
         """Returns the kernels: partial results of chunks, then their combination."""
@@ -156,7 +194,7 @@ class _Halves:
         *other inner axes)."""
         kernel, space = self.kernel, self.kernel.space
         even = restricted(kernel, space, 0, self.even)
-        whole = split_axis(even, space, self.even // self.chunks)
+        whole = split_axis(even, space, self.each)
         count = len(whole.extents)
         forms = [unit(k + 1 if k < space else k, count) for k in range(count)]
         forms[space] = unit(0, count)

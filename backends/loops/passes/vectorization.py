@@ -11,6 +11,7 @@ import math
 
 import attrs
 
+from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.program import (
     Kernel,
     LoopProgram,
@@ -19,6 +20,7 @@ from aotlite.backends.loops.program import (
     loads_of,
     stores_of,
 )
+from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.scalar.expression import Affine
 
 PARTIAL_BYTES = 256
@@ -59,15 +61,15 @@ def vector_axis(kernel: Kernel) -> int:
     """
     best = axis_of_memory(kernel)
     if best >= kernel.space and _leaves_points_over(kernel):
-        rows = max(range(kernel.space), key=lambda k: (kernel.extents[k], k))
-        best = rows if kernel.extents[rows] >= MANY_ROWS else best
+        rows = max(range(kernel.space), key=lambda k: (hint_of(kernel.extents[k]), k))
+        best = rows if hint_of(kernel.extents[rows]) >= MANY_ROWS else best
     return best
 
 
 def axis_of_memory(kernel: Kernel) -> int:
     """Returns the axis along which most bytes move with stride 1, however short rows are."""
     gains = neighbors(kernel)
-    return max(gains, key=lambda k: (gains[k] if kernel.extents[k] > 1 else -1, k))
+    return max(gains, key=lambda k: (gains[k] if is_axis(kernel.extents[k]) else -1, k))
 
 
 def neighbors(kernel: Kernel) -> dict[int, int]:
@@ -85,8 +87,10 @@ def neighbors(kernel: Kernel) -> dict[int, int]:
 
 def _leaves_points_over(kernel: Kernel) -> bool:
     """Whether rows are short and no multiple of a vector: the scalar remainder loop would do much
-    of the work."""
+    of the work. Rows of any size count as long ones."""
     inner = kernel.extents[kernel.space :]
+    if is_symbolic(inner):
+        return False
     least = min([value.dtype.itemsize for value in loads_of(kernel)], default=1)
     return kernel.space > 0 and math.prod(inner) < SHORT_ROW and inner[-1] % (32 // least) > 0
 
@@ -95,9 +99,9 @@ def _count(gains: dict[int, int], address: Affine, itemsize: int, extents: tuple
     """Adds the bytes of an access to the axes along which it has stride 1."""
     weight = itemsize
     for coefficient, extent in zip(address.coefficients, extents, strict=True):
-        weight *= extent if coefficient else 1
+        weight *= hint_of(extent) if coefficient else 1
     for k in gains:
-        if abs(address.coefficients[k]) == 1:
+        if is_one(address.coefficients[k]):
             gains[k] += weight
 
 
@@ -115,11 +119,17 @@ def across(kernel: Kernel) -> int:
 
 def lies_across(address: Affine, vector: int, extents: tuple[int, ...]) -> bool:
     """Whether an access has a large stride along the vector axis and stride 1 along another."""
-    if abs(address.coefficients[vector]) < 2 or extents[vector] < SHORT:
+    if abs(hint_of(address.coefficients[vector])) < 2 or hint_of(extents[vector]) < SHORT:
         return False
     return any(
-        abs(c) == 1 and n >= SHORT for c, n in zip(address.coefficients, extents, strict=True)
+        is_one(c) and hint_of(n) >= SHORT
+        for c, n in zip(address.coefficients, extents, strict=True)
     )
+
+
+def is_one(coefficient: int) -> bool:
+    """Whether neighbors along an axis are neighbors in memory."""
+    return coefficient == 1 or coefficient == -1
 
 
 def _with_lanes(statement: Statement, kernel: Kernel, vector: int) -> Statement:
@@ -142,11 +152,15 @@ def lanes_of(kernel: Kernel, itemsize: int) -> int:
     """Returns the number of lanes of a reduction along the last inner axis, a power of two.
 
     If there are several inner axes it divides the last extent, so that each run along the last axis
-    begins at lane 0.
+    begins at lane 0. Of a last extent that is symbolic nothing is known: a row has the most lanes,
+    and several inner axes have one.
     """
     inner = kernel.extents[kernel.space :]
     most = PARTIAL_BYTES // itemsize
     last = inner[-1]
-    if math.prod(inner[:-1]) > 1:
+    several = any(map(is_axis, inner[:-1]))
+    if type(last) is not int:
+        return 1 if several else most
+    if several:
         return math.gcd(last, most)
     return min(most, 1 << max(last.bit_length() - 1, 0))

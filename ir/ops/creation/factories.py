@@ -18,6 +18,7 @@ from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.scalar.expression import Scalar
+from aotlite.ir.symbols.symint import SymInt
 
 
 def fitted(op: str, value: Number, dtype: DType) -> complex:
@@ -99,13 +100,17 @@ def _full_kernel(
     return xp.full(meta.shape, fitted("full", value, meta.dtype), dtype=meta.dtype.numpy)
 
 
+def _element(value: Number, dtype: DType) -> Number:
+    """The number in the dtype; a symbolic size itself where the dtype holds every size."""
+    wide = dtype is dtypes.int64 or (dtype.kind == FLOATING and dtype is not dtypes.float16)
+    return value if wide and isinstance(value, SymInt) else fitted("full", value, dtype)
+
+
 FULL = _factory(
     "full(int[] size, Scalar fill_value",
     meta=_full_rule,
     kernel=_full_kernel,
-    loops=lambda k, meta, size, value, *_: k.map(
-        meta, lambda *i: fitted("full", value, meta.dtype)
-    ),
+    loops=lambda k, meta, size, value, *_: k.map(meta, lambda *i: _element(value, meta.dtype)),
 )
 
 

@@ -10,6 +10,7 @@ from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op.binding import KINDS
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.parameter_types import Number
@@ -75,13 +76,13 @@ def _sum(name: str, self: Operand, other: Operand | Number, alpha: float, end: s
 
 
 def _promoted(self: Any, other: Any) -> DType:
-    values = [(v.dtype, v.ndim) if hasattr(v, "meta") else v for v in (self, other)]
+    values = [(v.dtype, v.ndim) if hasattr(v, "meta") else KINDS[type(v)]() for v in (self, other)]
     return dtypes.result_type(values)
 
 
 def _check_alpha(name: str, alpha: float, dtype: DType) -> None:
     """Raises ArgumentError for a factor that the result's dtype cannot hold."""
-    kind = dtypes.dtype_of_scalar(alpha).kind
+    kind = dtypes.dtype_of_scalar(KINDS[type(alpha)]()).kind
     lone_bool = kind == dtypes.BOOL and dtype.kind != dtypes.BOOL
     if kind > dtype.kind and not (kind == dtypes.INTEGER and dtype.kind == dtypes.BOOL):
         raise ArgumentError(f"{name}: alpha is {alpha}, expected a number that {dtype} holds")

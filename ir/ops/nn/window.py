@@ -25,7 +25,7 @@ SizeT = TypeVar("SizeT", bound=int | None)
 
 def along_a_line(name: str, argument: str, value: int | Sequence[SizeT]) -> tuple[int | SizeT, ...]:
     """The one number of an argument of a function on lines."""
-    given = (value,) if isinstance(value, int) else tuple(value)
+    given = sizes.as_tuple(value)
     if len(given) != 1:
         raise ArgumentError(f"{name}: argument '{argument}' is {value}, expected one number")
     return given

@@ -32,6 +32,7 @@ from aotlite.ir.ops.pooling.windows import (
 from aotlite.ir.ops.precision import OperandT, accumulator, cast, wide
 from aotlite.ir.ops.shape.memory_format import formatted_like, image_like
 from aotlite.ir.scalar.expression import Scalar
+from aotlite.ir.symbols.symint import SymInt
 
 Wished = int | Sequence[int | None]
 """A size for all dimensions or one each; None keeps the input's."""
@@ -77,7 +78,7 @@ def _longest(xp: Namespace, stretch: tuple[Array, Array]) -> int:
 
 def _filled_in(output_size: Wished, own: Ints) -> Ints:
     """The sizes asked for, the own ones in the places of None."""
-    if isinstance(output_size, int):
+    if isinstance(output_size, (int, SymInt)):
         output_size = (output_size,) * len(own)
     if len(output_size) != len(own):
         return tuple([-1 if size is None else size for size in output_size])

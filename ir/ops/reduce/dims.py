@@ -25,8 +25,7 @@ def reduced_dims(name: str, dim: Dims, ndim: int, *, empty_is_all: bool = True) 
     """The dimensions that are reduced, ascending. A 0-d tensor takes dim 0 and -1 and has none."""
     if dim is None or (dim == () and empty_is_all):
         return tuple(range(ndim))
-    given = (dim,) if isinstance(dim, int) else dim
-    wrapped = sizes.wrap_dims(given, ndim, op=name)
+    wrapped = sizes.wrap_dims(sizes.as_tuple(dim), ndim, op=name)
     return tuple(sorted(wrapped)) if ndim else ()
 
 

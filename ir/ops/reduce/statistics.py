@@ -7,6 +7,7 @@ import math
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError
+from aotlite.ir.geometry.sizes import as_tuple, maximum
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
@@ -23,7 +24,9 @@ from aotlite.ir.ops.reduction_rows import Function, reduction
 
 def _degrees(count: int, correction: float | None) -> float:
     """What the sum of squares is divided by; never negative, so that too few elements give nan."""
-    return max(count - (1 if correction is None else correction), 0)
+    if correction is None:
+        return maximum(count - 1, 0)
+    return max(count - correction, 0)
 
 
 def _var(
@@ -255,9 +258,8 @@ def norm(
 ) -> Operand:
     """The p-norm over all or some dimensions; "fro" is 2, and "nuc" sums the singular values."""
     if p == "nuc":
-        pair = tuple(range(self.ndim)) if dim is None else dim
-        pair = (pair,) if isinstance(pair, int) else pair
-        return linalg_matrix_norm(self, "nuc", pair, keepdim, dtype=dtype)
+        pair = range(self.ndim) if dim is None else dim
+        return linalg_matrix_norm(self, "nuc", as_tuple(pair), keepdim, dtype=dtype)
     if isinstance(p, str) and p != "fro":
         raise ArgumentError(f"norm: argument 'p' is {p!r}, expected a number, 'fro' or 'nuc'")
     return self._do(_NAME, 2 if p in (None, "fro") else p, dim, keepdim, dtype=dtype)

@@ -12,6 +12,7 @@ from typing import Any, overload
 import attrs
 
 from aotlite.ir.geometry.overlap import has_internal_overlap
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import MultiViewOp, ViewOp
 from aotlite.ir.symbols.assumption import concrete
@@ -122,7 +123,8 @@ class ViewChain:
         found = chain._repeats
         for chain in reversed(unknown):
             assert chain._last is not None
-            found = chain._repeats = found or overlaps_itself(chain._last.result)
+            found = found or overlaps_itself(chain._last.result)
+            chain._repeats = None if is_symbolic(chain._last.result.stride) else found
         return found
 
     def at(self, values: Mapping[str, int]) -> ViewChain:

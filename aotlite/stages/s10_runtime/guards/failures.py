@@ -7,6 +7,7 @@ Spec: `specs/s10_runtime.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import attrs
 
@@ -43,6 +44,21 @@ class GuardFailure:
 
     def __str__(self) -> str:
         return f"{self.subject} is {self.found}, expected {self.expected}"
+
+
+class GuardedCalls(Protocol):
+    """The calls that an entry takes: a `GuardedFunction`, or a region of sizes."""
+
+    @property
+    def call(self) -> Callable[[Any], object]:
+        """The function of flat arguments: the results, or MISS if the entry is not valid."""
+
+    @property
+    def source(self) -> str:
+        """The source of the function."""
+
+    def why_not(self, leaves: Sequence[object]) -> GuardFailure | None:
+        """The reason why the entry is not valid for these flat arguments; None if it is valid."""
 
 
 def what_fails(

@@ -5,7 +5,7 @@ Used by the pipeline. Rules: GRD-1 to GRD-4. Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -13,13 +13,95 @@ import attrs
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Gradient, Hidden, Part, Primal, part_suffix
+from aotlite.ir.symbols.assumption import concrete
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole
+from aotlite.stages.records.guards.guard_records import Guard, HiddenInputGuard
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s10_runtime.guards.overlap import refuse_foreign_overlap
+
+
+@attrs.frozen(eq=False, repr=False)
+class GuardedFacts:
+    """The facts that guards check, apart from the tensors of a call."""
+
+    inputs: tuple[InputRole, ...]
+    guards: tuple[Guard, ...]
+    offset_read: frozenset[InputRole]
+    sizes: dict[InputRole, int]
+    """The bytes of storages that the function resizes."""
+    viewed: frozenset[InputRole]
+    """The inputs of which the function has read whether they are views."""
+    hooks: tuple[Callable[..., object], ...]
+
+    @classmethod
+    def of(cls, captured: Captured) -> GuardedFacts:
+        """Those of a captured function."""
+        recorder = captured.recorder
+        return cls(
+            tuple([given.role for given in captured.inputs]),
+            tuple(recorder.guards),
+            frozenset(recorder.offset_read),
+            dict(recorder.changes.sizes),
+            frozenset(recorder.changes.viewed),
+            tuple([function for _, function in captured.hooks]),
+        )
+
+    def at(self, values: Mapping[str, int]) -> GuardedFacts:
+        """The facts with numbers for symbols, given by name."""
+        sizes = {role: concrete(size, values) for role, size in self.sizes.items()}
+        return attrs.evolve(self, sizes=sizes)
+
+    def tensors(self, leaves: Sequence[Any]) -> dict[Any, Tensor]:
+        """The tensors of a call by role: arguments, hidden inputs, and parts of these."""
+        places = {g.index: g.place for g in self.guards if isinstance(g, HiddenInputGuard)}
+
+        def found(role: Any) -> Any:
+            if isinstance(role, Primal):
+                return leaves[role.index]
+            if isinstance(role, Hidden):
+                return places[role.index].resolve(list(leaves))
+            return getattr(found(role.of), role.attr)
+
+        return {role: found(role) for role in self.inputs}
+
+    def values(
+        self,
+        leaves: Sequence[object],
+        reals: dict[InputRole, Tensor],
+        meta: FunctionMeta,
+        bases: Sequence[BaseInput],
+        partition: Partition,
+    ) -> GuardedValues:
+        """The values for the guards, where `reals` are the tensors of a call by role.
+        Raises AliasError for inputs that share foreign memory."""
+        refuse_foreign_overlap(reals, meta)
+        return GuardedValues(
+            leaves=tuple(leaves),
+            arguments={role: real for role, real in reals.items() if isinstance(role, Primal)},
+            parts={role: real for role, real in reals.items() if isinstance(role, Part)},
+            wrappers={role: each for role, each in meta.wrappers.items() if role in reals},
+            hidden=tuple(real for role, real in reals.items() if isinstance(role, Hidden)),
+            guards=self.guards,
+            fixed_offsets=self.offset_read,
+            fixed_sizes=self.sizes,
+            fixed_views={role: reals[role]._base is not None for role in self.viewed},
+            written=frozenset(
+                each.role
+                for each in meta.inputs
+                if each.writes or each.version_bumps or each.written_late
+            ),
+            needed={
+                each.role: (reals[each.role].offset + each.extent[1]) * each.meta.dtype.itemsize
+                for each in meta.inputs
+                if each.extent is not None
+            },
+            view_family_members=_view_family_members(meta, bases, partition.backward),
+            hooks=self.hooks,
+        )
 
 
 def guarded_values_of(
@@ -29,33 +111,11 @@ def guarded_values_of(
     bases: Sequence[BaseInput],
     partition: Partition,
 ) -> GuardedValues:
-    """The values for the guards. Raises AliasError for inputs that share foreign memory."""
-    recorder = captured.recorder
-    reals = {given.role: recorder.real_of(given.fake) for given in captured.inputs}
-    refuse_foreign_overlap(reals, meta)
-    return GuardedValues(
-        leaves=tuple(leaves),
-        arguments={role: real for role, real in reals.items() if isinstance(role, Primal)},
-        parts={role: real for role, real in reals.items() if isinstance(role, Part)},
-        wrappers={role: each for role, each in meta.wrappers.items() if role in reals},
-        hidden=tuple(real for role, real in reals.items() if isinstance(role, Hidden)),
-        guards=tuple(recorder.guards),
-        fixed_offsets=frozenset(recorder.offset_read),
-        fixed_sizes=dict(recorder.changes.sizes),
-        fixed_views={role: reals[role]._base is not None for role in recorder.changes.viewed},
-        written=frozenset(
-            each.role
-            for each in meta.inputs
-            if each.writes or each.version_bumps or each.written_late
-        ),
-        needed={
-            each.role: (reals[each.role].offset + each.extent[1]) * each.meta.dtype.itemsize
-            for each in meta.inputs
-            if each.extent is not None
-        },
-        view_family_members=_view_family_members(meta, bases, partition.backward),
-        hooks=tuple([function for _, function in captured.hooks]),
-    )
+    """The values for the guards of the call that was captured.
+    Raises AliasError for inputs that share foreign memory."""
+    real_of = captured.recorder.real_of
+    reals = {given.role: real_of(given.fake) for given in captured.inputs}
+    return GuardedFacts.of(captured).values(leaves, reals, meta, bases, partition)
 
 
 def _view_family_members(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,9 +19,10 @@ from aotlite.backends.python_source import listed
 from aotlite.eager.autograd.nodes.retained_grads import is_watched
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.tensor_facts import Mark, are_recognized, facts_of
+from aotlite.eager.tensor_facts import Mark, are_recognized, facts_of, facts_without_sizes
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.graph.role import Part
+from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.guards.access_paths import (
     NOTHING,
     AccessPath,
@@ -58,13 +59,18 @@ _BITS = 256
 
 
 def write_guards(
-    source: FunctionSource, values: GuardedValues, *, marks: bool = True
+    source: FunctionSource,
+    values: GuardedValues,
+    *,
+    marks: bool = True,
+    sized: Collection[InputRole] = (),
 ) -> tuple[GuardCheck, ...]:
     """Adds the guards' lines to `source`; returns the checks one by one.
 
-    With `marks`, a call recognizes many arguments by marks that an earlier call gave them.
+    With `marks`, a call recognizes many arguments by marks that an earlier call gave them. Sizes
+    and strides of the inputs `sized` are not checked: they are symbols.
     """
-    writer = _Guards(source, values)
+    writer = _Guards(source, values, sized)
     writer.modes()
     writer.arguments(marks=marks)
     writer.outside()
@@ -106,6 +112,8 @@ class _Guards:
 
     source: FunctionSource
     values: GuardedValues
+    sized: Collection[InputRole] = ()
+    """Inputs with symbols for sizes."""
     checks: list[GuardCheck] = attrs.field(factory=list)
     _variables: dict[object, str] = attrs.field(factory=dict)
     _places: dict[str, str] = attrs.field(factory=dict)
@@ -138,7 +146,7 @@ class _Guards:
         hidden = {f"h{i}": tensor for i, tensor in enumerate(self.values.hidden)}
         if self.values.wrappers:
             hidden |= {name_of(role): part for role, part in self.values.parts.items()}
-        if marks and len(tensors) + len(hidden) > 3:
+        if marks and not self.sized and len(tensors) + len(hidden) > 3:
             for name, tensor in list(tensors.items())[:1] if hidden else ():
                 self._meta(name, tensor)  # most calls that need another entry fail here
             self._hidden()
@@ -151,7 +159,7 @@ class _Guards:
                 self._facts(name, tensor, self._places[name])
             alike: dict[Any, list[str]] = {}
             for name, tensor in (tensors | hidden).items():
-                alike.setdefault(facts_of(tensor), []).append(name)
+                alike.setdefault(self._like(tensor), []).append(name)
             for names in alike.values():  # of other facts, they are other objects
                 self._different(names)
         self._different(modules, users=True)
@@ -219,7 +227,20 @@ class _Guards:
                 test = f"len({{{', '.join(objects)}}}) == {len(names)}"
             self.check(test, _ONE_OBJECT, None, "none")
 
+    def _like(self, tensor: Tensor) -> object:
+        """The facts by which it is known that two tensors are different objects."""
+        return facts_without_sizes(tensor) if self.sized else facts_of(tensor)
+
     def _facts(self, name: str, tensor: Tensor, subject: str) -> None:
+        if any(name == name_of(role) for role in self.sized):
+            self.source.use(facts_without_sizes)
+            unsized = facts_without_sizes(tensor)
+            expected = self.source.constant(unsized, "F", "facts without sizes")
+            what = f"as {facts_of(tensor)}, but for sizes"
+            self.check(
+                f"facts_without_sizes({name}) == {expected}", subject, f"words({name})", what
+            )
+            return
         facts = facts_of(tensor)
         expected = self.source.constant(facts, "F", str(facts))
         test = f"({name}.facts is {expected} or facts_of({name}) is {expected})"
@@ -358,13 +379,15 @@ class _Guards:
             test = f"({name_of(role)}._base is not None) is {is_view}"
             self.check(test, f"whether {role} is a view", None, str(is_view))
         for role, size in self.values.fixed_sizes.items():
+            if role in self.sized:
+                continue
             storage = f"{name_of(role)}.storage"
             test = f"{storage}.nbytes() == {size} and not {storage}.exported"
             self.check(
                 test, f"the memory of {role}", f"{storage}.nbytes()", f"{size} that may grow"
             )
         for role, tensor in tensors.items():
-            if role in self.values.needed:
+            if role in self.values.needed and role not in self.sized:
                 have, needed = f"{name_of(role)}.storage.buffer.nbytes", self.values.needed[role]
                 what = f"at least {needed} bytes"
                 self.check(f"{have} >= {needed}", f"the storage of {role}", have, what)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import collections
 import contextlib
 import enum
+import functools
+import gc
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,6 +22,10 @@ import numpy as np
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedObject
+from aotlite.ir.errors import UnsupportedError
+from aotlite.ir.meta import table_in
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of
 from aotlite.stages.records.guards.snapshots import IN_ALL, MANY, PLAIN, snapshot_of
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
@@ -44,6 +50,7 @@ _ARRAY = 4096
 """The largest array, in bytes, whose contents are compared and restored."""
 _LEFT = (Tensor, types.ModuleType, type, types.FunctionType, types.MethodType, tuple, frozenset)
 
+_CACHED = type(functools.lru_cache(print))
 _PLAIN = frozenset(PLAIN)
 _ALONE = _PLAIN | {Tensor, types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType}
 """Most of the things that a function can name: none holds others, or attributes to look at."""
@@ -99,6 +106,8 @@ class SelfChangedNumbers:
 
     def check(self, recorder: CaptureTrace) -> None:
         """Raises UnsupportedError where the function reads a number that it has changed."""
+        if table_in([each.meta for each in recorder.placeholders]) is not None:
+            _put_numbers([*self._roots, *_stored(recorder.compared())], recorder.leaves)
         leaves, after = recorder.leaves, _looked(self._roots, recorder.leaves, keeps=False)
         changed = list(_changes(self._before, after))
         if not changed:
@@ -179,6 +188,53 @@ def _looked(roots: Sequence[AccessPath], leaves: list[Any], *, keeps: bool) -> _
                 queue += world.meet(inner, at)
         world.numbers[place.argument, place.path] = place, numbers
     return world
+
+
+def _stored(functions: Iterable[object]) -> Iterator[AccessPath]:
+    """The global variables of these functions that are sizes: such that are written alone, too."""
+    for function in functions:
+        if isinstance(function, types.FunctionType):
+            for name in function.__code__.co_names:
+                if type(function.__globals__.get(name)) is SymInt:
+                    yield AccessPath(None, function, (("global", name),))
+
+
+def _put_numbers(roots: Sequence[AccessPath], leaves: list[object]) -> None:
+    """Puts numbers in place of symbolic sizes that the function has stored where it can be found
+    by name: writes to Python objects happen once, in the call that is traced.
+
+    An `lru_cache` with symbolic sizes is cleared: nobody can write numbers into it.
+    """
+    left, met = IN_ALL, set()
+    queue = [(place, place.resolve(leaves)) for place in roots]
+    for place, value in queue:  # grows while it is walked
+        if type(value) in _ALONE:
+            continue
+        for _, inner, at in _spread(place, value):
+            left -= 1
+            if left < 0:
+                return
+            table = table_in((inner,)) if type(inner) in (SymInt, tuple) else None
+            if table is not None:
+                with contextlib.suppress(UnsupportedError):  # a size that nobody knows yet
+                    _bind(at, concrete(inner, table.hints), leaves)
+            elif type(inner) is _CACHED and _has_size(gc.get_referents(inner), 3):
+                inner.cache_clear()
+            elif id(inner) not in met and _is_object(inner):
+                met.add(id(inner))
+                queue += [(at.then("attr", k), each) for k, each in _attributes(inner).items()]
+
+
+def _has_size(things: Iterable[object], depth: int) -> bool:
+    """Whether there is a symbolic size among these things, or that deep in containers there."""
+    for each in things:
+        if type(each) is SymInt:
+            return True
+        if depth and isinstance(each, dict) and _has_size((*each, *each.values()), depth - 1):
+            return True
+        if depth and isinstance(each, (tuple, list)) and _has_size(each, depth - 1):
+            return True
+    return False
 
 
 def _spread(place: AccessPath, value: object) -> Iterator[tuple[Items, Any, AccessPath]]:
@@ -369,7 +425,7 @@ def _slot(thing: object, name: str) -> Any:
 
 
 def _bind(place: AccessPath, value: object, leaves: list[object]) -> None:
-    """Restores a variable: a cell, a global, or an attribute of a module or class."""
+    """Sets a variable, an item, or an attribute of an object, module or class."""
     kind, key = place.path[-1]
     owner = AccessPath(place.argument, place.function, place.path[:-1]).resolve(leaves)
     if kind == "cell":
@@ -378,6 +434,12 @@ def _bind(place: AccessPath, value: object, leaves: list[object]) -> None:
     elif kind in ("global", "module"):
         names = owner.__globals__ if kind == "global" else vars(owner)
         names.pop(key, None) if value is NOTHING else names.__setitem__(key, value)
+    elif kind == "item" and _is(owner, _HELD):
+        _base(owner).__setitem__(owner, key, value)
+    elif kind == "attr" and _slot(owner, key) is not None:
+        _slot(owner, key).__set__(owner, value)
+    elif kind == "attr":
+        attributes_of(owner)[key] = value
     elif kind == "class":
         kinds = (owner if isinstance(owner, type) else type(owner)).__mro__
         setattr(kinds[key[0]], key[1], value)

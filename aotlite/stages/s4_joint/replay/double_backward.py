@@ -190,6 +190,10 @@ class DerivativeJoint(Record):
     """Users' Python, or a wrapper's class, computed some gradient."""
     why: str
     """Why the gradients cannot be differentiated; empty if they can."""
+    wrapped: dict[Node, Tensor | None]
+    """The nodes whose values are wrappers."""
+    layouts: dict[Result, TensorMeta]
+    """The meta of each gradient that can be differentiated."""
 
 
 def derivative_joint(kept_tape: KeptTape, arriving: Mapping[Role, bool]) -> DerivativeJoint:
@@ -311,6 +315,8 @@ class _Order:
             attrs.evolve(kept_tape, wrapped=dict(self.recorder.wrapped.nodes)),
             self.user_code,
             why,
+            dict(self.recorder.wrapped.nodes),
+            {start.role: start.meta for start in kept_tape.starts},
         )
 
     def _facts(self, facts: BackwardFacts, second: DerivativeRecording) -> BackwardFacts:

@@ -86,6 +86,10 @@ class ViewFamilies:
                 if several or apart(tensor):
                     self._joined[id(tensor)] = tensor._root  # type: ignore[assignment]
 
+    def has(self, tensor: Tensor) -> bool:
+        """Whether a caller's tensor is of a family, whose root its fake gets."""
+        return id(tensor) in self._joined
+
     def join(self, real: Tensor, fake: Tensor, role: InputRole) -> Family | None:
         """Gives a fake the root of its family; returns the family, if the tensor has one."""
         root = real._root

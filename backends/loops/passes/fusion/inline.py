@@ -14,7 +14,15 @@ from collections import defaultdict
 
 import attrs
 
-from aotlite.backends.loops.analysis.affine import Bounds, Forms, Split, identity, solve, whole
+from aotlite.backends.loops.analysis.affine import (
+    Bounds,
+    Forms,
+    Split,
+    identity,
+    is_injective,
+    solve,
+    whole,
+)
 from aotlite.backends.loops.analysis.conditions import executed
 from aotlite.backends.loops.analysis.cost import (
     FLOP,
@@ -26,6 +34,7 @@ from aotlite.backends.loops.analysis.cost import (
     points,
 )
 from aotlite.backends.loops.analysis.expression_facts import facts
+from aotlite.backends.loops.analysis.size_proofs import exact_quotient
 from aotlite.backends.loops.passes.axis_order import ordered_kernel
 from aotlite.backends.loops.passes.vectorization import across, lies_across, vector_axis
 from aotlite.backends.loops.program import (
@@ -48,6 +57,7 @@ from aotlite.backends.loops.rewrite import (
     without_unit_axes,
 )
 from aotlite.ir.geometry.overlap import has_internal_overlap
+from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.scalar.expression import Affine, Scalar, const, walk, with_operands
 
 
@@ -136,7 +146,7 @@ class _Inliner:
 
     def _is_worth_it(self, found: StoredValue) -> bool:
         """Whether computing the value in each reader costs less than storing and loading it."""
-        size, stored = found.value.dtype.itemsize, math.prod(found.extents)
+        size, stored = found.value.dtype.itemsize, hint_of(math.prod(found.extents))
         stays = self.kinds[found.buffer] is not BufferKind.TEMPORARY
         again = loaded = 0.0
         for place in self.readers[found.buffer]:
@@ -236,6 +246,8 @@ def _in_place(number: int, value: Scalar, kernel: Kernel) -> bool:
 
 def _meets_itself(address: Affine, extents: tuple[int, ...]) -> bool:
     """Whether two points have one address, as in a tensor that overlaps itself."""
+    if any(type(each) is not int for each in (*address.coefficients, *extents)):
+        return not is_injective(address.coefficients, extents[: len(address.coefficients)])
     steps = tuple([abs(step) for step in address.coefficients])
     return has_internal_overlap(extents[: len(steps)], steps)
 
@@ -260,7 +272,7 @@ def _forms(
     if address == found.target and extents == found.extents:
         return identity(len(extents))
     forms = solve(address, bounds, found.target, found.extents)
-    if isinstance(forms, Split) and extents[forms.axis] % forms.inner:
+    if isinstance(forms, Split) and exact_quotient(extents[forms.axis], forms.inner) is None:
         return None  # the branch's part of the axis could be split, but not the whole axis
     return forms
 

@@ -26,6 +26,7 @@ from aotlite.backends.loops.analysis.cost import (
     rows,
 )
 from aotlite.backends.loops.analysis.expression_facts import facts
+from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.passes.fusion.align_kernels import Link, aligned, is_flexible
 from aotlite.backends.loops.passes.fusion.inline import is_plain
 from aotlite.backends.loops.passes.split_reductions import is_inexact
@@ -50,6 +51,7 @@ from aotlite.backends.loops.rewrite import (
     replaced_body,
     split_axis,
 )
+from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.scalar.expression import Scalar, with_operands
 
 
@@ -106,7 +108,7 @@ def _links(first: Kernel, second: Kernel) -> Iterator[Link]:
 def _is_whole(value: Scalar, kernel: Kernel) -> bool:
     address = value.args[1]
     return not address.dynamic and all(
-        c or n == 1 for c, n in zip(address.coefficients, kernel.extents, strict=True)
+        c or not is_axis(n) for c, n in zip(address.coefficients, kernel.extents, strict=True)
     )
 
 
@@ -173,7 +175,7 @@ def _is_slower(pair: tuple[Kernel, Kernel], kernel: Kernel, kept_bytes: int) -> 
     few = rows(kernel) < FEW_ROWS and inner_points(kernel) > LONG_ROW
     vector = vector_axis(kernel)
     of_columns = vector < kernel.space
-    together = min(kernel.extents[vector], ABREAST) if of_columns else 1
+    together = min(hint_of(kernel.extents[vector]), ABREAST) if of_columns else 1
     if of_columns and is_inexact(kernel):
         return True
     return few or row_bytes(kernel) * together > kept_bytes

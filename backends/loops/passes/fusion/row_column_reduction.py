@@ -46,6 +46,7 @@ from aotlite.backends.loops.program import (
     stores_of,
 )
 from aotlite.backends.loops.rewrite import moved, restricted, split_axis
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar, load
 
 ChunksOf = Callable[[Kernel, Kernel], int]
@@ -96,6 +97,7 @@ def _families(program: LoopProgram, most: int) -> list[tuple[int, list[int]]]:
         if type(step) is Kernel
         and step.space == 1
         and len(step.extents) == 2
+        and not is_symbolic(step.extents)
         and points(step) >= SMALL
     }
     columns = [k for k, each in kernels.items() if each.extents[0] <= most and _is_of_columns(each)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.geometry.sizes import as_tuple
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.nn.window import Given, Ints, along_a_line, pair
@@ -82,7 +83,7 @@ def _on_a_line(name: str, stride: Given, dilation: Given) -> tuple[Ints, Ints]:
 
 
 def _both(value: Given) -> Ints:
-    return (value,) if isinstance(value, int) else tuple(value)
+    return as_tuple(value)
 
 
 def named_padding(

@@ -1,0 +1,8 @@
+"""Regions of sizes: one capture serves many sizes.
+
+    choice     which sizes of a call become symbols
+    region     the calls of one capture, and its instances by sizes
+    report     regions and recompilations in words
+
+Spec: `specs/size_regions.md`.
+"""

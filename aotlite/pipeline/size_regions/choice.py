@@ -1,0 +1,234 @@
+"""Which sizes of a call become symbols: marks of tensors, named dimensions, and changes seen.
+
+    mark_dynamic(x, 0)                              a mark of the tensor, for all functions
+    compile(f, dynamic_shapes={"x": {0: batch}})    a named dimension, for this function
+    compile(f, dynamic=True)                        each size of each argument
+    compile(f, dynamic=None)                        each that was another one in an earlier call
+
+Used by `api`. Rules: DYN-1, DYN-3. Spec: `specs/size_regions.md`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import optree
+
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import is_wrapper
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.forks import UNFORKED
+from aotlite.ir.geometry.sizes import is_symbolic, wrap_dim
+from aotlite.ir.graph.role import Primal
+from aotlite.pipeline.arguments import FlatArguments
+from aotlite.pipeline.options import Options
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.records.symbolic_sizes import SizeRequest, SizeSource, SymbolicSizes
+
+
+# ------------------------------------------------------------------------------- named dimensions
+@attrs.frozen
+class Dim:
+    """A named dimension for `dynamic_shapes=`: equal names are one size, in every argument.
+
+    `min` and `max` bound the sizes, both included.
+
+    >>> import aotlite as al
+    >>> batch = al.Dim("batch", max=512)
+    >>> double = al.compile(lambda x: x * 2, dynamic_shapes={"x": {0: batch}})
+    >>> [double(al.ones(n)).shape for n in (4, 5, 6)], len(double.entries)
+    ([(4,), (5,), (6,)], 1)
+    """
+
+    name: str
+    min: int | None = attrs.field(default=None, kw_only=True)
+    max: int | None = attrs.field(default=None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isidentifier():
+            raise ArgumentError(f"Dim: its name is {self.name!r}, expected an identifier")
+        check_bounds("Dim", self.min, self.max)
+
+
+def check_bounds(what: str, least: object, most: object) -> None:
+    """Raises ArgumentError for bounds that are no sizes, or between which no size lies."""
+    for name, bound in (("min", least), ("max", most)):
+        if bound is not None and (type(bound) is not int or bound < 0):
+            raise ArgumentError(f"{what}: {name} is {bound!r}, expected a size of at least 0")
+    if least is not None and most is not None and least > most:  # type: ignore[operator]
+        raise ArgumentError(
+            f"{what}: min is {least} and max is {most}, expected bounds with a size between them"
+        )
+
+
+# ------------------------------------------------------------------------------ marks of tensors
+STATIC = None
+"""The mark of a size that stays a number."""
+_MARKS: dict[int, tuple[weakref.ref[Tensor], dict[int, SizeRequest | None]]] = {}
+"""By a tensor's id: the tensor, and a mark for each dimension that has one."""
+
+
+def mark_dynamic(
+    tensor: Tensor, dim: int | Sequence[int], *, min: int | None = None, max: int | None = None
+) -> None:
+    """Marks sizes of a tensor as symbols for functions that are compiled with it as an argument.
+
+    `min` and `max` bound the size. A function that fixes such a size is an error where it is
+    compiled, with the line that does.
+
+    >>> import aotlite as al
+    >>> double = al.compile(lambda x: x * 2)
+    >>> x = al.ones(4, 3)
+    >>> al.mark_dynamic(x, 0)
+    >>> double(x).shape, double(al.ones(7, 3)).shape, len(double.entries)
+    ((4, 3), (7, 3), 1)
+    """
+    check_bounds("mark_dynamic", min, max)
+    _mark("mark_dynamic", tensor, dim, SizeRequest(min, max, is_marked=True))
+
+
+def mark_static(tensor: Tensor, dim: int | Sequence[int] | None = None) -> None:
+    """Marks sizes of a tensor as numbers, all of them without `dim`: each one compiles anew."""
+    dims = range(tensor.ndim) if dim is None and isinstance(tensor, Tensor) else dim
+    _mark("mark_static", tensor, dims, STATIC)
+
+
+def _mark(what: str, tensor: object, dims: object, mark: SizeRequest | None) -> None:
+    if not isinstance(tensor, Tensor):
+        raise ArgumentError(f"{what}: argument 'tensor' is {tensor!r}, expected a tensor")
+    listed: Iterable[Any] = dims if isinstance(dims, (Sequence, range)) else (dims,)
+    wrapped = [wrap_dim(dim, tensor.ndim, op=what) for dim in listed]
+    if wrapped and tensor.ndim == 0:
+        raise ArgumentError(
+            f"{what}: the tensor has no dimension, expected one of dimension {dims}"
+        )
+    key = id(tensor)
+    with UNFORKED:
+        if key not in _MARKS or _MARKS[key][0]() is not tensor:
+            _MARKS[key] = weakref.ref(tensor), {}
+            weakref.finalize(tensor, _MARKS.pop, key, None)
+        _MARKS[key][1].update(dict.fromkeys(wrapped, mark))
+
+
+def _marks_of(tensor: Tensor) -> Mapping[int, SizeRequest | None]:
+    found = _MARKS.get(id(tensor))
+    return {} if found is None or found[0]() is not tensor else found[1]
+
+
+# ------------------------------------------------------------------------------------- the choice
+def symbolic_sizes(
+    function: Callable[..., object],
+    call: FlatArguments,
+    earlier: Iterable[FunctionMeta],
+    options: Options,
+) -> SymbolicSizes | None:
+    """The sizes that become symbols in the compilation for a call; None if there are none.
+
+    `earlier` are the metadata of entries for calls of this form.
+    """
+    if options.dynamic is False and options.dynamic_shapes is None and not _MARKS:
+        return None
+    named = _named(function, call, options.dynamic_shapes)
+    seen = list(earlier) if options.dynamic is None else []
+    requests: dict[SizeSource, SizeRequest] = {}
+    for index, tensor in call.tensors():
+        if is_wrapper(tensor) or index < options.num_params_buffers:
+            continue
+        marks, changed = _marks_of(tensor), _changed(index, tensor, seen)
+        for dim in range(tensor.ndim):
+            source = SizeSource(index, dim)
+            if dim in marks:
+                asked = marks[dim]
+            elif source in named:
+                asked = named[source]
+            else:
+                asked = SizeRequest() if options.dynamic or dim in changed else None
+            if asked is not None:
+                _check_fits(asked, source, tensor.shape[dim])
+                requests[source] = asked
+    return SymbolicSizes(requests) if requests else None
+
+
+def _changed(index: int, tensor: Tensor, earlier: Iterable[FunctionMeta]) -> set[int]:
+    """The dimensions in which an argument differs from those of earlier entries."""
+    found: set[int] = set()
+    for meta in earlier:
+        for each in meta.inputs:
+            if each.role == Primal(index) and len(each.meta.shape) == tensor.ndim:
+                sizes = zip(each.meta.shape, tensor.shape, strict=True)
+                found |= {d for d, (a, b) in enumerate(sizes) if is_symbolic((a,)) or a != b}
+    return found
+
+
+def _check_fits(asked: SizeRequest, source: SizeSource, size: int) -> None:
+    least, most = asked.least or 0, asked.most
+    if size < least or (most is not None and size > most):
+        name = "" if asked.name is None else f", dimension {asked.name!r},"
+        room = f"at least {least}" if most is None else f"{least} to {most}"
+        raise ArgumentError(f"compile: {source}{name} is {size}, expected {room}")
+
+
+def _named(
+    function: Callable[..., object], call: FlatArguments, shapes: object
+) -> dict[SizeSource, SizeRequest | None]:
+    """The sizes of a call that `dynamic_shapes=` speaks of."""
+    if shapes is None:
+        return {}
+    whole: Any = (call.args, call.kwargs)
+    paths = optree.tree_paths(whole, none_is_leaf=True)
+    names = _parameters(function) if isinstance(shapes, Mapping) else None
+    found: dict[SizeSource, SizeRequest | None] = {}
+    for index, (which, *path) in enumerate(paths):
+        if names is not None and which == 0:
+            path[0] = names[path[0]] if path[0] < len(names) else path[0]
+        for dim, asked in _of_leaf(shapes, path, call.leaves[index]).items():
+            found[SizeSource(index, dim)] = asked
+    return found
+
+
+def _parameters(function: Callable[..., object]) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
+def _of_leaf(shapes: Any, path: Sequence[Any], leaf: object) -> dict[int, SizeRequest | None]:
+    """The dimensions of one leaf: `shapes` has the containers of the arguments."""
+    for key in path:
+        if isinstance(shapes, Mapping):
+            shapes = shapes.get(key)
+        elif isinstance(shapes, (list, tuple)) and type(key) is int and key < len(shapes):
+            shapes = shapes[key]
+        else:
+            shapes = None
+        if shapes is None:
+            return {}
+    if not isinstance(leaf, Tensor):
+        raise ArgumentError(
+            f"compile: dynamic_shapes speaks of {leaf!r}, expected sizes of tensors alone"
+        )
+    if not isinstance(shapes, Mapping):
+        raise ArgumentError(
+            f"compile: dynamic_shapes has {shapes!r} for a tensor, expected a dict from dimensions "
+            "to Dims"
+        )
+    return {
+        wrap_dim(dim, leaf.ndim, op="dynamic_shapes"): _asked(each) for dim, each in shapes.items()
+    }
+
+
+def _asked(each: object) -> SizeRequest | None:
+    if each is None:
+        return STATIC
+    if each is True:
+        return SizeRequest(is_marked=True)
+    if isinstance(each, Dim):
+        return SizeRequest(each.min, each.max, each.name, is_marked=True)
+    raise ArgumentError(
+        f"compile: dynamic_shapes has {each!r} for a dimension, expected a Dim, True or None"
+    )

@@ -1,0 +1,270 @@
+"""Regions: one capture serves all sizes that satisfy its guards.
+
+    capture with symbols ── stages 2 to 8 ──> records with symbols, and a log of assumptions
+                                                  │ sizes of a call
+                                                  v
+                              an instance: the records with numbers, stages 9 and 10
+
+The assumptions are the guards of the region. For a call whose sizes satisfy them the records get
+its numbers, and the rest is as for any entry; no code of the user's runs again. Instances are kept
+by their sizes. Rules: DYN-1, DYN-8, DYN-10. Spec: `specs/size_regions.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+import attrs
+
+from aotlite.backends.python_source import listed
+from aotlite.eager.base.modes import outside_regions
+from aotlite.ir.collector import collector_paused
+from aotlite.ir.errors import GuardError, noted
+from aotlite.ir.forks import UNFORKED, lock
+from aotlite.ir.graph import Graph, output_node
+from aotlite.ir.graph.role import Primal
+from aotlite.ir.symbols.assumption import Assumption, at_places
+from aotlite.ir.symbols.symint import SymBool
+from aotlite.pipeline.derivatives import Derivable
+from aotlite.pipeline.request import Compilation, CompiledEntry, Request
+from aotlite.stages.records.backward.joint import Joint
+from aotlite.stages.records.backward.partition import Partition
+from aotlite.stages.records.base import Record
+from aotlite.stages.records.capture import Captured, Containers
+from aotlite.stages.records.capture_inputs import InputRole
+from aotlite.stages.records.convention import Convention
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+from aotlite.stages.s10_runtime.guards.failures import (
+    GUARD_ERRORS,
+    GuardFailure,
+    what_fails,
+)
+from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts, GuardedValues
+from aotlite.stages.s10_runtime.guards.writer import MISS, write_guards
+from aotlite.stages.s10_runtime.source import FunctionSource
+from aotlite.stages.shared.size_values import AtSizes
+
+MOST_INSTANCES = 256
+"""The number of instances that a region keeps; the one that was made first goes first."""
+
+EntryOf = Callable[[Compilation, str, str, "StageRecords", GuardedValues], CompiledEntry]
+"""Of the compilation, the function's name, and the number, records and guards of an entry."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class StageRecords(Record):
+    """The records of stages 2 to 8, from which stages 9 and 10 make an entry."""
+
+    meta: FunctionMeta
+    convention: Convention
+    joint: Joint
+    partition: Partition
+    derivable: Derivable
+    containers: Containers
+    values: dict[str, int] | None = None
+    """The numbers that stand for symbols, by name; None where there were none."""
+
+    def at(self, values: dict[str, int]) -> StageRecords:
+        """The records with numbers for symbols, given by name."""
+        at = AtSizes(values)
+        return attrs.evolve(
+            self,
+            meta=at.put(self.meta),
+            convention=at.put(self.convention),
+            joint=at.put(self.joint),
+            partition=at.put(self.partition),
+            values=values,
+        )
+
+
+def said_in_numbers(error: BaseException, sizes: SymbolicSizes | None) -> None:
+    """Puts the sizes of the call into the text of an error that is raised instead of recorded."""
+    if sizes is not None:
+        hints = sizes.table.hints
+        error.args = tuple([at_places(x, hints) if type(x) is str else x for x in error.args])
+
+
+def region_entry(
+    cut: StageRecords,
+    captured: Captured,
+    request: Request,
+    compilation: Compilation,
+    entry_of: EntryOf,
+) -> CompiledEntry:
+    """The entry of a region, with its instance for the call that was captured."""
+    sizes = captured.recorder.sizes
+    assert sizes is not None
+    real_of = captured.recorder.real_of
+    reals: dict[InputRole, Any] = {each.role: real_of(each.fake) for each in captured.inputs}
+    facts = GuardedFacts.of(captured)
+    first = facts.values(request.leaves, reals, cut.meta, cut.convention.bases, cut.partition)
+    source = FunctionSource()
+    sized = [Primal(index) for index in sizes.metas]
+    checks = write_guards(source, first, marks=False, sized=sized)
+    light = attrs.evolve(cut, joint=_without_ops(cut.joint))
+    region = SizeRegion(
+        name=request.name,
+        number=compilation.number,
+        sizes=sizes,
+        guards=tuple(sizes.table.log),
+        records=light,
+        facts=facts,
+        make_entry=partial(entry_of, compilation, request.name),
+        why_not_unsized=partial(what_fails, checks, source.scope),
+    )
+    sizes.table.closed = True
+    region.check_marks()
+    region.begin(request.leaves)
+    return CompiledEntry(compilation.number, region, cut.meta, cut.partition, cut.containers)
+
+
+def _without_ops(both: Joint) -> Joint:
+    """The joint graph's inputs alone, of which the runtime reads the metas."""
+    closing = output_node([], [])
+    return attrs.evolve(both, graph=Graph((*both.graph.placeholders, closing), both.graph.name))
+
+
+def _left(guard: Assumption) -> object:
+    return guard.fact.left if isinstance(guard.fact, SymBool) else None
+
+
+@attrs.define(eq=False, repr=False)
+class SizeRegion:
+    """All calls of one capture whose sizes satisfy its guards: a `GuardedFunction` of them."""
+
+    name: str
+    number: int
+    """The compilation's (GEN-9)."""
+    sizes: SymbolicSizes
+    guards: tuple[Assumption, ...]
+    """The conditions on sizes: the assumptions of the capture, each with the line that made it."""
+    records: StageRecords
+    facts: GuardedFacts
+    make_entry: Callable[[str, StageRecords, GuardedValues], CompiledEntry]
+    """Stages 9 and 10, of an instance's number, records and guards."""
+    why_not_unsized: Callable[[Sequence[object]], GuardFailure | None]
+    """The guard on something else than sizes that fails for a call; None if all hold."""
+    instances: dict[tuple[int, ...], CompiledEntry] = attrs.field(factory=dict)
+    """The instances by their sizes, in the order of the symbols."""
+    call: Callable[[Any], object] = attrs.field(init=False)
+    _runs: dict[tuple[int, ...], Callable[[Any], object]] = attrs.field(factory=dict)
+    _lock: Any = attrs.field(factory=lock)
+    _numbers: Iterator[int] = attrs.field(factory=lambda: count(1))
+    _calls: list[int] = attrs.field(factory=lambda: [0])
+
+    def check_marks(self) -> None:
+        """Raises GuardError if the program fixes a size that the user marked as a symbol."""
+        for name, asked in self.sizes.asked.items():
+            symbol = self.sizes.table.named(name)
+            fixing = [g for g in self.guards if g.specializes and _left(g) is symbol]
+            if asked.is_marked and fixing:
+                source, guard = self.sizes.sources[name], fixing[0]
+                what = f"{source} is marked as dynamic, and the function fixes it"
+                raise noted(
+                    GuardError(f"compile: {what}: {guard!r}, expected a function of every size"),
+                    "Leave out the mark, or let that line not depend on the number.",
+                )
+
+    def begin(self, leaves: Sequence[object]) -> None:
+        """Makes the function of calls, and the instance for these arguments."""
+        self.call = self._written()
+        made = self._instance(self.key(leaves), leaves)
+        assert made is not None
+
+    @property
+    def source(self) -> str:
+        """The source of the newest instance."""
+        return list(self.instances.values())[-1].guarded.source
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        return tuple(self.sizes.sources)
+
+    def key(self, leaves: Sequence[Any]) -> tuple[int, ...]:
+        """The values of the symbols in a call."""
+        found = self.sizes.sources.values()
+        return tuple([leaves[each.argument].meta.shape[each.dim] for each in found])
+
+    def _written(self) -> Callable[[Any], object]:
+        """The function of calls: it finds the instance for the sizes, and calls it."""
+        source = FunctionSource()
+        source.scope.update(
+            MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, RUNS=self._runs, other=self._other
+        )
+        found = self.sizes.sources.values()
+        key = listed([f"leaves[{each.argument}].meta.shape[{each.dim}]" for each in found])
+        source.add("try:", f"    key = {key}", "except GUARD_ERRORS:", "    return MISS")
+        source.add("run = RUNS.get(key)", "if run is None:", "    return other(key, leaves)")
+        source.add("calls[0] += 1", "return run(leaves)")
+        source.scope["calls"] = self._calls
+        call, _ = source.function(self.name, f"{self.number} sizes")
+        return call
+
+    def _other(self, key: tuple[int, ...], leaves: Sequence[object]) -> object:
+        made = self._instance(key, leaves)
+        if made is None:
+            return MISS
+        self._calls[0] += 1
+        return made.guarded.call(leaves)
+
+    @property
+    def calls(self) -> int:
+        """The number of calls whose sizes were of this region."""
+        return self._calls[0]
+
+    # --- instances
+    def _instance(self, key: tuple[int, ...], leaves: Sequence[object]) -> CompiledEntry | None:
+        """The instance for the sizes of a call; None where the call is not of this region."""
+        if self._outside(key, leaves) is not None:
+            return None
+        with self._lock, collector_paused(), outside_regions():
+            found = self.instances.get(key)
+            if found is not None:
+                return found
+            cut = self.records.at(dict(zip(self.symbols, key, strict=True)))
+            reals = self.facts.tensors(leaves)
+            bases, partition = cut.convention.bases, cut.partition
+            facts = self.facts.at(dict(zip(self.symbols, key, strict=True)))
+            values = facts.values(leaves, reals, cut.meta, bases, partition)
+            number = f"{self.number}.{next(self._numbers)}"
+            made = self.make_entry(number, cut, values)
+            with UNFORKED:
+                if len(self.instances) >= MOST_INSTANCES:
+                    oldest = next(iter(self.instances))
+                    del self.instances[oldest], self._runs[oldest]
+                self.instances[key], self._runs[key] = made, made.guarded.call
+            return made
+
+    def why_not(self, leaves: Sequence[object]) -> GuardFailure | None:
+        """The reason why the region is not valid for these flat arguments; None if it is valid."""
+        try:
+            key = self.key(leaves)
+        except GUARD_ERRORS:
+            return self.why_not_unsized(leaves)
+        failure = self._outside(key, leaves)
+        made = None if failure is not None else self._instance(key, leaves)
+        return failure if made is None else made.guarded.why_not(leaves)
+
+    def _outside(self, key: tuple[int, ...], leaves: Sequence[Any]) -> GuardFailure | None:
+        failure = self.why_not_unsized(leaves)
+        if failure is not None:
+            return failure
+        values = dict(zip(self.symbols, key, strict=True))
+        for name, (least, most) in self.sizes.rooms.items():
+            value = values[name]
+            if (least is not None and value < least) or (most is not None and value > most):
+                room = f"{least} or more" if most is None else f"{least} to {most}"
+                return GuardFailure(str(self.sizes.sources[name]), str(value), room)
+        for index, meta in self.sizes.metas.items():
+            wanted = meta.concrete(values)
+            if leaves[index].meta is not wanted:
+                found = str(leaves[index].meta)
+                return GuardFailure(f"argument {index}", found, f"{wanted}: {meta} at {values}")
+        for guard in self.guards:
+            if not guard.holds(values):
+                return GuardFailure("the vector of sizes", str(values), repr(guard))
+        return None

@@ -1,0 +1,192 @@
+"""Regions and recompilations in words: `CompiledFunction.regions()`, `.explain_recompiles()`.
+
+Spec: `specs/size_regions.md`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from aotlite.ir.deferred import deferred
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.graph import Graph
+from aotlite.ir.provenance.location import place_of
+from aotlite.ir.symbols.assumption import Assumption
+from aotlite.pipeline.recompile_limit import Miss
+from aotlite.pipeline.request import CompiledEntry
+from aotlite.pipeline.size_regions.region import SizeRegion
+from aotlite.stages.records.backward.partition import Partition
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
+
+if TYPE_CHECKING:
+    from rich import console as consoles
+    from rich import table as tables
+else:  # for who prints a table
+    consoles, tables = deferred("rich.console"), deferred("rich.table")
+
+_WIDTH = 110
+
+
+@attrs.frozen
+class RegionRow:
+    """One entry: its number, the arguments with their symbols, its guards on sizes, its calls."""
+
+    number: int
+    arguments: tuple[str, ...]
+    guards: tuple[Assumption, ...]
+    sizes: tuple[tuple[int, ...], ...]
+    """The sizes for which there are instances, in the order of the symbols."""
+    calls: int | None
+    """The number of calls; None for an entry without symbols, which does not count them."""
+
+    @classmethod
+    def of(cls, entry: CompiledEntry) -> RegionRow:
+        """The row of an entry."""
+        arguments = tuple([f"{each.place}: {each.meta}" for each in entry.meta.inputs])
+        region = entry.guarded
+        if not isinstance(region, SizeRegion):
+            return cls(entry.number, arguments, (), (), None)
+        return cls(entry.number, arguments, region.guards, tuple(region.instances), region.calls)
+
+
+@attrs.frozen(repr=False)
+class RegionTable:
+    """The entries of a compiled function; prints as a table."""
+
+    rows: tuple[RegionRow, ...]
+
+    @classmethod
+    def of(cls, entries: Iterable[CompiledEntry]) -> RegionTable:
+        """The table of these entries."""
+        return cls(tuple(map(RegionRow.of, entries)))
+
+    def __iter__(self) -> Iterator[RegionRow]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        lines = []
+        for row in self.rows:
+            conditions = [each.text for each in row.guards] or ["none on symbols"]
+            places = [_line(each) for each in row.guards] or [""]
+            calls = "" if row.calls is None else str(row.calls)
+            cells = "\n".join(row.arguments), "\n".join(conditions), "\n".join(places), calls
+            lines.append((str(row.number), *cells))
+        return _table(("entry", "arguments", "conditions", "line", "calls"), lines)
+
+
+@attrs.frozen
+class Recompile:
+    """Why an entry was made: for each earlier entry the guard that failed."""
+
+    number: int
+    reasons: tuple[Miss, ...]
+
+
+@attrs.frozen(repr=False)
+class RecompileTable:
+    """The compilations of a function; prints as a table."""
+
+    name: str
+    rows: tuple[Recompile, ...]
+
+    def __iter__(self) -> Iterator[Recompile]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        lines = [
+            (str(row.number), "\n".join(map(str, row.reasons)) or "the first call")
+            for row in self.rows
+        ]
+        return _table((f"compilation of {self.name}", "because"), lines)
+
+
+class EntryReports:
+    """What users ask a compiled function about its entries."""
+
+    entries: list[CompiledEntry]
+    recompiles: list[Recompile]
+    _name: str
+
+    def regions(self) -> RegionTable:
+        """The entries as regions of sizes: conditions, the user's lines that caused them, calls.
+
+        >>> import aotlite as al
+        >>> double = al.compile(lambda x: x * 2 if x.shape[0] > 3 else x, dynamic=True)
+        >>> _ = double(al.ones(5)), double(al.ones(9)), double(al.ones(2))
+        >>> for region in double.regions():
+        ...     print([guard.text for guard in region.guards], region.calls)
+        ['s0 > 3'] 2
+        ['s0 <= 3'] 1
+        """
+        return RegionTable.of(self.entries)
+
+    def explain_recompiles(self) -> RecompileTable:
+        """For each entry, the guard of each earlier entry that failed for the call it was made for.
+        Entries that are no longer kept are named, too."""
+        return RecompileTable(self._name, tuple(self.recompiles))
+
+    @property
+    def forward_graph(self) -> Graph:
+        """The forward graph of the newest entry. Raises ArgumentError before the first call."""
+        return self._newest().partition.forward
+
+    @property
+    def backward_graph(self) -> Graph | None:
+        """The backward graph of the newest entry; None if nothing is differentiable."""
+        return self._newest().partition.backward
+
+    @property
+    def partition(self) -> Partition:
+        """Both graphs of the newest entry, and the values saved between them."""
+        return self._newest().partition
+
+    @property
+    def source(self) -> str:
+        """The generated Python source of the newest entry.
+
+        >>> import aotlite as al
+        >>> double = al.compile(lambda x: x * 2)
+        >>> _ = double(al.ones(3))
+        >>> print(double.source)  # doctest: +ELLIPSIS
+        # F0: f32[3]
+        ...
+        """
+        return self._newest().guarded.source
+
+    @property
+    def meta(self) -> FunctionMeta:
+        """The metadata of the newest entry."""
+        return self._newest().meta
+
+    def _newest(self) -> CompiledEntry:
+        if not self.entries:
+            raise ArgumentError(f"compile: {self._name} has no entry yet, expected a call first")
+        return self.entries[-1]
+
+
+def _line(guard: Assumption) -> str:
+    place = "" if guard.location is None else str(place_of(guard.location))
+    return f"{place} ({guard.op})" if guard.op else place
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    table = tables.Table(*columns, show_lines=True)
+    for row in rows:
+        table.add_row(*map(_escaped, row))
+    file = io.StringIO()
+    consoles.Console(file=file, width=_WIDTH).print(table)
+    return "\n".join([line.rstrip() for line in file.getvalue().splitlines()])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")

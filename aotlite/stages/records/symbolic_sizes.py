@@ -1,0 +1,116 @@
+"""`SymbolicSizes`: the symbols for sizes of arguments in one capture, and their sources.
+
+Made by the pipeline for a call, read by stage 1. Rules: DYN-1, DYN-7.
+Spec: `specs/size_regions.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import attrs
+
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.geometry.sizes import is_symbolic
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.meta.symbolic import symbolic_strides
+from aotlite.ir.symbols.assumption import Texts, printing
+from aotlite.ir.symbols.polynomial import Range
+from aotlite.ir.symbols.symint import SymInt
+from aotlite.ir.symbols.table import SymbolTable
+
+LEAST = 2
+"""The least value of a symbol: sizes of 0 and 1 stay numbers (DYN-1)."""
+
+
+@attrs.frozen
+class SizeSource:
+    """Where each call finds the value of a symbol: in dimension `dim` of a flat argument."""
+
+    argument: int
+    dim: int
+
+    def __str__(self) -> str:
+        return f"size {self.dim} of argument {self.argument}"
+
+
+@attrs.frozen
+class SizeRequest:
+    """That a size is to be a symbol, with its bounds; equal names are one symbol."""
+
+    least: int | None = None
+    most: int | None = None
+    name: str | None = None
+    is_marked: bool = False
+    """Whether the user asked for it, so that it is an error if the program fixes it."""
+
+
+@attrs.define(eq=False, repr=False)
+class SymbolicSizes:
+    """The symbols of one capture."""
+
+    requests: Mapping[SizeSource, SizeRequest]
+    table: SymbolTable = attrs.field(factory=SymbolTable)
+    sources: dict[str, SizeSource] = attrs.field(factory=dict)
+    """By the name of a symbol: where its value is found."""
+    rooms: dict[str, Range] = attrs.field(factory=dict)
+    """By the name of a symbol: the bounds that it was given, which the table may narrow later."""
+    metas: dict[int, TensorMeta] = attrs.field(factory=dict)
+    """By the number of a flat argument: its meta with symbols."""
+    asked: dict[str, SizeRequest] = attrs.field(factory=dict)
+    _named: dict[str, SymInt] = attrs.field(factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether some size became a symbol."""
+        return bool(self.sources)
+
+    def meta(self, argument: int, meta: TensorMeta) -> TensorMeta:
+        """The meta of a flat argument, with symbols for the sizes that were asked for."""
+        shape = [self._size(SizeSource(argument, dim), size) for dim, size in enumerate(meta.shape)]
+        if not is_symbolic(shape):
+            return meta
+        stride = symbolic_strides(tuple(shape), meta.shape, meta.stride)
+        made = tensor_meta(tuple(shape), stride, meta.dtype, meta.device)
+        self.metas[argument] = made
+        return made
+
+    def _size(self, source: SizeSource, hint: int) -> int:
+        asked = self.requests.get(source)
+        if asked is None or hint < LEAST:
+            return hint
+        if asked.name is not None and asked.name in self._named:
+            return self._another(self._named[asked.name], source, hint)
+        least = max(LEAST, asked.least or 0)
+        made = self.table.symbol(hint, str(source), lower=least, upper=asked.most)
+        name = self.table.expression(made)
+        self.sources[name], self.rooms[name], self.asked[name] = source, (least, asked.most), asked
+        if asked.name is not None:
+            self._named[asked.name] = made
+        return made  # type: ignore[return-value]  # an int to type checkers
+
+    def _another(self, found: SymInt, source: SizeSource, hint: int) -> int:
+        """The symbol of a named dimension that another argument has, too."""
+        name = self.table.expression(found)
+        if found.hint != hint:
+            raise ArgumentError(
+                f"compile: dimension {self.asked[name].name!r} is {found.hint} as "
+                f"{self.sources[name]} and {hint} as {source}, expected one size"
+            )
+        self.table.symbols[name].sources.append(str(source))
+        return found  # type: ignore[return-value]
+
+
+@contextmanager
+def running(sizes: SymbolicSizes | None, texts: Texts) -> Iterator[None]:
+    """A block in which code of the user's may run on these symbols, and texts are made so."""
+    if sizes is None:
+        yield
+        return
+    outer = sizes.table.shown_as_ints
+    sizes.table.show_as_ints()
+    try:
+        with printing(sizes.table, texts):
+            yield
+    finally:
+        sizes.table.shown_as_ints = outer

@@ -1,0 +1,108 @@
+"""Questions about the ints of loop programs that may be symbolic sizes, answered for all sizes.
+
+An extent, a coefficient or a start is an int, or a `SymInt` where a kernel serves several sizes
+(`specs/sized_kernels.md`). Of ints these functions are Python's operators. Of symbols they answer
+by proof, and else say that nothing is known. An axis counts as one of at least one point: without
+points, whatever is said of each of them holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aotlite.ir.geometry.sizes import Size, Stride, maximum, minimum
+from aotlite.ir.symbols.calls import Call
+from aotlite.ir.symbols.polynomial import Atom, Terms, divide, substitute
+from aotlite.ir.symbols.proving import is_proved
+from aotlite.ir.symbols.symint import SymInt
+
+__all__ = [
+    "exact_quotient",
+    "floor_quotient",
+    "has_points",
+    "is_axis",
+    "maximum",
+    "minimum",
+    "reached",
+    "without_fill",
+]
+
+
+def is_axis(extent: Size) -> bool:
+    """Whether an axis may have more than one point."""
+    return extent > 1 if type(extent) is int else True
+
+
+def has_points(extents: Iterable[Size]) -> bool:
+    """Whether no extent is known to be 0."""
+    return not any(type(extent) is int and extent == 0 for extent in extents)
+
+
+def reached(coefficient: Size, first: Size, last: Size) -> tuple[Size, Size]:
+    """Returns the least and the greatest value of coefficient * i for first <= i <= last.
+
+    Raises Unproved for a coefficient of unknown sign.
+    """
+    one, other = coefficient * first, coefficient * last
+    if is_proved(coefficient >= 0):
+        return one, other
+    if type(coefficient) is int or coefficient <= 0:
+        return other, one
+    return minimum(one, other), maximum(one, other)
+
+
+def exact_quotient(number: Size, divisor: Size) -> Size | None:
+    """Returns number / divisor where that is an int for all sizes, else None."""
+    if type(number) is int and type(divisor) is int:
+        return None if divisor == 0 or number % divisor else number // divisor
+    if type(number) is int:
+        return 0 if number == 0 else None
+    if type(divisor) is int or number is divisor:
+        found = number // divisor if number is not divisor else 1
+        return found if found * divisor is number else None
+    dividend, factor = _symbolic(number), _symbolic(divisor).terms
+    if len(factor) != 1:
+        return None
+    ((factors, scale),) = factor.items()
+    terms = {}
+    for monomial, c in dividend.terms.items():
+        rest = divide(monomial, factors)
+        if rest is None or c % scale:
+            return None
+        terms[rest] = c // scale
+    quotient: Size = dividend.table.of(terms)
+    return quotient
+
+
+def _symbolic(size: object) -> SymInt:
+    assert isinstance(size, SymInt)
+    return size
+
+
+def floor_quotient(number: Size, divisor: Size) -> Size | None:
+    """Returns number // divisor; None where no expression for it is known. The divisor is positive
+    wherever there are points."""
+    if type(number) is int and type(divisor) is int:
+        return number // divisor
+    exact = exact_quotient(number, divisor)
+    if exact is not None:
+        return exact
+    if is_proved(number >= 0) and is_proved(number < divisor):
+        return 0
+    return number // divisor if type(divisor) is int else None
+
+
+def without_fill(stride: Stride) -> Stride:
+    """Returns the strides of a tensor with elements: max(s0, 1), by which strides of an empty one
+    are made, becomes s0."""
+    return tuple([step if type(step) is int else _filled(_symbolic(step)) for step in stride])
+
+
+def _filled(step: SymInt) -> Size:
+    values: dict[Atom, Terms] = {}
+    for atom in {each for monomial in step.terms for each in monomial}:
+        if isinstance(atom, Call) and atom.function == "max" and 1 in (atom.left, atom.right):
+            size = atom.right if type(atom.left) is int else atom.left
+            values[atom] = step.table.terms_of(size)
+    found: Size = step.table.of(substitute(step.terms, values))
+    return _filled(_symbolic(found)) if values and type(found) is not int else found

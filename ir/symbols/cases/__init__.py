@@ -1,0 +1,340 @@
+"""`fewest`: runs a function of sizes so that an assumption is logged only if the result needs it.
+
+Ground floor. Meta rules and the layout algebra are run by it where sizes may be 0 or 1, since they
+ask then whether sizes are. Spec: `specs/symbols.md`.
+"""
+
+# Note [assumptions that a result needs]
+#     x.amax(1) of f32[s0, s1][1, max(1, s0)]          # hints 3 and 4
+# The rule asks whether s1 is 0 (then amax raises), and which strides are larger, for which sizes of
+# 1 matter. Its result f32[s0] depends on the first question only.
+#   1. It runs by the hints, and learns nothing from their answers: the result is as general as the
+#      rule can give it. A size with a hint of 0 or 1 first stands for a larger number.
+#   2. For each answer a: it runs where a is false, and the other answers true. If the result is the
+#      same there, a is left out. That is proved by cases: if a question is open, the run is
+#      repeated for sizes of 0, of 1, and from 2 on, and then for both answers.
+#   3. The answers that are left are logged.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.symbols.assumption import Answer, Assumption, concrete
+from aotlite.ir.symbols.calls import text_of
+from aotlite.ir.symbols.cases.parts import (
+    Fact,
+    Open,
+    Room,
+    SizePart,
+    moved_fact,
+    named,
+    names_in,
+    no_matter,
+    parts_of,
+    raise_open,
+)
+from aotlite.ir.symbols.symint import SymBool, SymInt
+from aotlite.ir.symbols.table import SymbolTable
+
+__all__ = ["fewest"]
+
+T = TypeVar("T")
+
+_RUNS = 60
+"""The most runs for one assumption. Most need one or two."""
+_FEW = 4
+"""The most facts that replace one."""
+_LARGER = {0: 13, 1: 11}
+"""What stands for a hint that may be a coincidence."""
+_FAILS = (AotliteError, ZeroDivisionError)
+
+
+def fewest(table: SymbolTable, function: Callable[..., T], operands: tuple[object, ...]) -> T:
+    """function(*operands), with the fewest assumptions that are found to do.
+
+    The function's results are sizes, metas, and tuples of them, and depend on nothing else.
+    """
+    if not table.weakest or table.asked or table.spelled or table.closed:
+        return function(*operands)
+    table.asked = raise_open
+    try:
+        return function(*operands)
+    except Open:
+        pass
+    finally:
+        table.asked = None
+    run = _Run(table, function, operands)
+    for hints in run.hints():
+        found = run.by(hints)
+        if found:
+            return found[0]
+    return function(*operands)  # it raises
+
+
+# --------------------------------------------------------------------------------------- the search
+class _Run(Generic[T]):
+    """A function that asked something, and its operands."""
+
+    def __init__(
+        self, table: SymbolTable, function: Callable[..., T], operands: tuple[object, ...]
+    ) -> None:
+        self.table = table
+        self.function = function
+        self.operands = operands
+        mine = names_in(operands)
+        self.facts: list[Fact] = []
+        """What is assumed of the operands' symbols."""
+        names = set(mine)
+        for assumption in table.log:
+            met = names_in(assumption.fact)
+            if met & mine:
+                self.facts.append(assumption.fact)
+                names |= met
+        self.symbols = {name: table.symbols[name] for name in table.symbols if name in names}
+
+    def hints(self) -> Iterator[Mapping[str, int]]:
+        """The hints to run by: larger ones for 0 and 1, then the actual ones."""
+        larger = {
+            name: _LARGER[symbol.hint]
+            for name, symbol in self.symbols.items()
+            if symbol.hint in _LARGER and (symbol.upper is None or symbol.upper > 13)
+        }
+        if larger:
+            yield larger
+        yield {}
+
+    def by(self, hints: Mapping[str, int]) -> tuple[T] | None:
+        """(result,) by these hints, with what it needs logged; None if it is none of the call's.
+
+        Then the function raises by these hints, or needs what the call's own hints do not fulfil.
+        """
+        asked: dict[object, Fact] = {}
+
+        def note(fact: Fact) -> None:
+            asked[_said(fact)] = fact
+
+        part = SizePart(self, self.facts, asked=note)
+        for name, hint in hints.items():
+            part.table.symbols[name].hint = hint
+        if not part.possible:
+            return None
+        try:
+            result = self.function(*part.put(self.operands))
+        except _FAILS:
+            return None
+        kept = _Proof(self, result).needed(list(self._new(asked.values())), hints)
+        if kept:  # then `max(s0, 1)` may be s0, which may do for more sizes
+            simple = SizePart(self, [*self.facts, *kept], asked=no_matter).put(result)
+            if _written(simple) != _written(result):
+                fewer = _Proof(self, simple).needed(kept, {}) or []
+                if len(fewer) < len(kept):
+                    kept, result = fewer, simple
+        return None if kept is None else (self._logged(kept, result),)
+
+    def _new(self, asked: Iterable[Fact]) -> Iterator[Fact]:
+        """What was asked, without what follows from the rest before it."""
+        learned = SizePart(self, self.facts, asked=no_matter)
+        for fact in asked:
+            if not learned.knows(fact):
+                yield fact
+                learned.learn(fact)
+
+    def _logged(self, kept: Sequence[Fact], result: T) -> T:
+        """The result in the call's own symbols; logs what is kept."""
+        names = named({name: self.table.named(name) for name in self.symbols})
+        for fact in kept:
+            moved = moved_fact(fact, names)
+            if isinstance(moved, Answer):
+                self.table.ask(moved.function, *moved.operands)
+            elif isinstance(moved, SymBool):
+                self.table.decide(moved)
+        moved_result: T = concrete(result, names)
+        return moved_result
+
+    def fulfilled(self, fact: Fact) -> bool:
+        """Whether the hints of the call fulfil it."""
+        return Assumption(fact, None, None).holds(self.table.hints)
+
+
+def _said(fact: Fact) -> object:
+    """What makes facts equal."""
+    if isinstance(fact, Answer):
+        return fact.function, fact.operands
+    return fact.left, fact.relation, fact.right
+
+
+class _Proof(Generic[T]):
+    """Finds where a result is not that of the function."""
+
+    def __init__(self, run: _Run[T], result: T) -> None:
+        self.run = run
+        self.result = result
+        self.left = 0
+        self.facts: list[Fact] = []
+        self.wrong: list[dict[str, int]] = []
+        """Values of some symbols for which the result is wrong, or not shown to be right."""
+
+    def needed(self, facts: list[Fact], hints: Mapping[str, int]) -> list[Fact] | None:
+        """Facts wherever which hold the result is right, where these are enough.
+
+        None if none are found that the call's hints fulfil.
+        """
+        false = [fact for fact in facts if hints and not self.run.fulfilled(fact)]
+        for fact in (*false, *[fact for fact in facts if fact not in false]):
+            others = [other for other in facts if other is not fact]
+            instead = self._instead(fact, others)
+            if fact in false and not all(map(self.run.fulfilled, instead)):
+                return None
+            at = facts.index(fact)
+            facts = [*facts[:at], *instead, *facts[at + 1 :]]
+        return facts
+
+    def _instead(self, fact: Fact, others: Sequence[Fact]) -> list[Fact]:
+        """What to assume beside the others: nothing, the fact, or less than the fact."""
+        if isinstance(fact, Answer):
+            return [fact]
+        self.left, self.wrong, self.facts = _RUNS, [], [*self.run.facts, *others]
+        try:
+            if SizePart(self.run, self.facts).knows(fact):
+                return []
+            first = names_in(fact)
+            self._search([fact.negated()], {}, sorted(first))
+            less: list[Fact] = [
+                _is_not(self.run.table, self._fewer(values)) for values in self.wrong
+            ]
+            if not all(map(self.run.fulfilled, less)):
+                return [fact]
+            return [fact] if SizePart(self.run, [*self.facts, *less]).knows(fact) else less
+        except (Open, _TooMany):
+            return [fact]
+
+    def _fewer(self, values: dict[str, int]) -> dict[str, int]:
+        """The values without those that follow from the others."""
+        for name, value in list(values.items()):
+            rest = {other: n for other, n in values.items() if other != name}
+            if rest and SizePart(self.run, self.facts, rest).settled().get(name) == value:
+                values = rest
+        return values
+
+    def _search(
+        self, cases: Sequence[Fact], rooms: Mapping[str, Room], first: Sequence[str]
+    ) -> None:
+        """Notes where the result is wrong, among the values in these rooms that fulfil the cases.
+
+        The symbols of `first` are told apart before others.
+        """
+        self.left -= 1
+        if self.left < 0:
+            raise _TooMany
+        part = SizePart(self.run, self.facts, rooms, cases=cases)
+        if not part.possible or any(_within(wrong, rooms) for wrong in self.wrong):
+            return
+        values = part.settled()
+        if values:
+            self._search(cases, {**rooms, **values}, first)
+            return
+        try:
+            found = self.run.function(*part.put(self.run.operands))
+            question: object = _unequal(found, part.put(self.result))
+            both = False
+        except Open as asked:
+            question, both = asked.fact, True
+        except _FAILS:
+            question, both = True, False
+        if isinstance(question, SymBool):
+            self._search_cases(question, both, cases, rooms, first)
+        elif question is not False:
+            self._note(rooms)
+
+    def _search_cases(
+        self,
+        asked: SymBool,
+        both: bool,
+        cases: Sequence[Fact],
+        rooms: Mapping[str, Room],
+        first: Sequence[str],
+    ) -> None:
+        """`_search` for sizes from 2 on, of 0, and of 1; or else for both answers."""
+        for name in (*first, *sorted(names_in(asked))):
+            symbol = self.run.symbols[name]
+            if name not in rooms and symbol.lower in (0, 1):
+                for room in _rooms(symbol.lower, symbol.upper):
+                    self._search(cases, {**rooms, name: room}, first)
+                return
+        if not both:
+            self._note(rooms)
+            return
+        for fact in (asked, asked.negated()):
+            self._search([*cases, fact], rooms, first)
+
+    def _note(self, rooms: Mapping[str, Room]) -> None:
+        values = {name: room for name, room in rooms.items() if isinstance(room, int)}
+        self.wrong = [other for other in self.wrong if not _within(values, other)]
+        self.wrong.append(values)
+        if not values or len(self.wrong) > _FEW:
+            raise _TooMany
+
+
+class _TooMany(Exception):
+    """There are too many values, or runs, to tell apart."""
+
+
+def _within(wrong: Mapping[str, int], rooms: Mapping[str, Room]) -> bool:
+    """Whether all values in these rooms are among the wrong ones."""
+    return all(rooms.get(name) == value for name, value in wrong.items())
+
+
+def _is_not(table: SymbolTable, values: Mapping[str, int]) -> SymBool:
+    """The fact that not all of these symbols have these values.
+
+    Of several it is one comparison, of a sum of which no term is negative.
+    """
+    if len(values) == 1:
+        ((name, value),) = values.items()
+        return SymBool(table.named(name), "!=", value)
+    first, *rest = [(table.named(name), value) for name, value in values.items()]
+    total = _off(*first)
+    for size, value in rest:
+        total += _off(size, value)
+    return SymBool(total, "!=", 0)
+
+
+def _off(size: SymInt, value: int) -> SymInt:
+    """0 where the size, which is not negative, has this value; else more."""
+    squared: SymInt = (size - value) ** 2
+    return squared if value else size
+
+
+def _rooms(lower: int, upper: int | None) -> Iterator[Room]:
+    """From 2 on, then 1 and 0: a result that is wrong for most sizes is seen at once."""
+    if upper is None or upper >= 2:
+        yield 2, upper
+    yield from range(1 if upper is None else min(1, upper), lower - 1, -1)
+
+
+def _written(value: object) -> object:
+    """Sizes, metas, and tuples of them as text, which tells apart what facts make equal."""
+    if type(value) is tuple:
+        return tuple(map(_written, value))
+    parts = parts_of(value)
+    if parts is not None:
+        return _written(parts)
+    return text_of(value.terms) if isinstance(value, SymInt) else value
+
+
+def _unequal(a: object, b: object) -> bool | SymBool:
+    """Whether two results differ; the open question where that depends on sizes."""
+    if isinstance(a, SymInt) or isinstance(b, SymInt):
+        differs: bool | SymBool = a != b
+        return differs
+    if type(a) is tuple and type(b) is tuple:
+        if len(a) != len(b):
+            return True
+        parts = [_unequal(x, y) for x, y in zip(a, b, strict=True)]
+        if any(part is True for part in parts):
+            return True
+        return next((part for part in parts if part is not False), False)
+    of_a, of_b = parts_of(a), parts_of(b)
+    return bool(a != b) if of_a is None or of_b is None else _unequal(of_a, of_b)

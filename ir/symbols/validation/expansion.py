@@ -1,0 +1,304 @@
+"""Proofs by expanding polynomials: what is the same for all values, or positive term by term.
+
+Ground floor. It decides most claims in microseconds, without a solver, and shares no code with
+`polynomial` and `proofs`, whose answers it checks. A polynomial is a dict from the sorted numbers
+of its atoms to coefficients. Two polynomials are equal for all values exactly if their difference
+expands to nothing. One is at least 0 if no coefficient is negative once each atom is written as its
+lower bound and a rest: s0*s1 - s1 with sizes of at least 2 is (2 + a)*(2 + b) - (2 + b).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from aotlite.ir.symbols.calls import Call
+from aotlite.ir.symbols.symint import SymBool, SymInt
+from aotlite.ir.symbols.validation.claims import RELATIONS, Claim, Operand, Premises
+
+__all__ = ["Expansion"]
+
+Expanded: TypeAlias = dict[tuple[int, ...], int]
+
+_ONE: Expanded = {(): 1}
+
+
+def _sum(a: Expanded, b: Expanded, times: int = 1) -> Expanded:
+    """a + times * b."""
+    found = {key: a.get(key, 0) + times * b.get(key, 0) for key in a.keys() | b.keys()}
+    return {key: c for key, c in found.items() if c}
+
+
+def _product(a: Expanded, b: Expanded) -> Expanded:
+    found: Expanded = {}
+    for x, c in a.items():
+        for y, d in b.items():
+            key = tuple(sorted(x + y))
+            found[key] = found.get(key, 0) + c * d
+    return {key: c for key, c in found.items() if c}
+
+
+class Expansion:
+    """What follows from the premises by expansion."""
+
+    def __init__(self, premises: Premises) -> None:
+        self._guards = set(map(id, premises.guards))
+        self._atoms: dict[int, Any] = {}
+        self._least: dict[int, int | None] = {}
+        self._defined: dict[int, bool] = {}
+        self._values: dict[int, Expanded] = {}
+        """Atom -> the polynomial that it equals by a guard."""
+        self._facts: list[Expanded] = []
+        """Polynomials that are at least 0 by a guard."""
+        self._nonzero: list[Expanded] = []
+        for guard in premises.guards:
+            if isinstance(guard.fact, SymBool):
+                self._learn(guard.fact)
+        self._facts = [self._put(fact) for fact in self._facts]
+        self._nonzero = [self._put(terms) for terms in self._nonzero]
+        for fact in self._facts:
+            self._narrow(fact)
+        for terms in self._nonzero:
+            self._exclude(terms)
+
+    # ------------------------------------------------------------------------------- the premises
+    def _learn(self, fact: SymBool) -> None:
+        difference = _sum(self._of(fact.left), self._of(fact.right), -1)
+        if fact.relation == "!=":
+            self._nonzero.append(difference)
+        elif fact.relation == "==":
+            self._facts += [difference, _sum({}, difference, -1)]
+            self._solve(self._put(difference))
+        else:
+            self._facts.append(_nonnegative(fact.relation, difference))
+
+    def _solve(self, zero: Expanded) -> None:
+        """Solves an equation for a symbol, the youngest that stands alone."""
+        for key, c in sorted(zero.items(), reverse=True):
+            alone = len(key) == 1 and abs(c) == 1 and not isinstance(self._atoms[key[0]], Call)
+            if alone and not any(key[0] in other for other in zero if other != key):
+                if any(isinstance(self._atoms[n], Call) for other in zero for n in other):
+                    continue  # it may contain the symbol
+                rest = {other: -c * k for other, k in zero.items() if other != key}
+                put = {key[0]: rest}
+                self._values = {n: _put(value, put) for n, value in self._values.items()} | put
+                return
+
+    def _narrow(self, fact: Expanded) -> None:
+        """A lower bound from c * atom + constant >= 0."""
+        rest = {key: c for key, c in fact.items() if key}
+        if len(rest) == 1:
+            ((key, c),) = rest.items()
+            if len(key) == 1 and c > 0:
+                bound = -(fact.get((), 0) // c)
+                known = self._lower(key[0])
+                self._least[key[0]] = bound if known is None else max(known, bound)
+
+    def _exclude(self, nonzero: Expanded) -> None:
+        """Lower bounds from a product that is not 0, or a number that is not its lower bound."""
+        rest = {key: c for key, c in nonzero.items() if key}
+        if len(rest) != 1:
+            return
+        ((key, c),) = rest.items()
+        constant = nonzero.get((), 0)
+        for number in key:
+            low = self._lower(number)
+            if low is not None and c * low + constant == 0 and (len(key) == 1 or not constant):
+                self._least[number] = low + 1
+
+    # ------------------------------------------------------------------------------ the questions
+    def proves(self, claim: Claim) -> bool:
+        """Whether the claim is seen to hold wherever the premises do."""
+        if claim.function == "assumed":
+            return id(claim.left) in self._guards
+        left, right = self._of(claim.left), self._of(claim.right)
+        if not self._has_value(left) or not self._has_value(right):
+            return False
+        if claim.function in RELATIONS:
+            return self._relation(claim.function, _sum(left, right, -1), claim.result)
+        if isinstance(claim.result, float):
+            return False
+        return self._function(claim.function, left, right, self._of(claim.result))
+
+    def _has_value(self, terms: Expanded) -> bool:
+        """Whether no call in it divides by 0, or has an exponent below 0."""
+        for number in {number for key in terms for number in key}:
+            atom = self._atoms[number]
+            if number not in self._defined:
+                self._defined[number] = not isinstance(atom, Call) or self._is_defined(atom)
+            if not self._defined[number]:
+                return False
+        return True
+
+    def _is_defined(self, atom: Call) -> bool:
+        left, right = self._of(atom.left), self._of(atom.right)
+        if not self._has_value(left) or not self._has_value(right):
+            return False
+        if atom.function in ("//", "%"):
+            return self._is_nonzero(self._put(right))
+        return atom.function != "**" or self._is_nonnegative(self._put(right))
+
+    def _relation(self, relation: str, difference: Expanded, truth: bool) -> bool:
+        if not truth:
+            relation = _NEGATED[relation]
+        difference = self._put(difference)
+        if relation == "==":
+            return not difference
+        if relation == "!=":
+            return self._is_nonzero(difference)
+        return self._is_nonnegative(_nonnegative(relation, difference))
+
+    def _function(self, function: str, left: Expanded, right: Expanded, result: Expanded) -> bool:
+        operands = left, right, result
+        if function in ("max", "min"):
+            return self._extreme(function, *operands)
+        if function == "abs":
+            return self._extreme("max", left, _sum({}, left, -1), result)
+        if function in ("<<", ">>"):
+            power = _power({(): 2}, right)
+            return power is not None and self._function(_SHIFTS[function], left, power, result)
+        if function == "&":  # the lowest bits
+            return self._is_call("%", left, _sum(right, _ONE), result)
+        if function in ("+", "-", "*", "**"):
+            found = _COMBINED[function](left, right)
+            if found is not None and not self._put(_sum(found, result, -1)):
+                return True
+        if function == "//" and self._quotient(left, right, result):
+            return True
+        return self._is_call(function, *operands)
+
+    def _quotient(self, left: Expanded, right: Expanded, result: Expanded) -> bool:
+        rest = self._put(_sum(left, _product(right, result), -1))
+        if not rest:
+            return self._is_nonzero(self._put(right))
+        beyond = self._put(_sum(_sum(right, rest, -1), _ONE, -1))
+        return self._is_nonnegative(rest) and self._is_nonnegative(beyond)
+
+    def _extreme(self, function: str, left: Expanded, right: Expanded, result: Expanded) -> bool:
+        excess = self._put(_sum(left, right, -1))
+        if function == "min":
+            excess = _sum({}, excess, -1)
+        if not self._put(_sum(result, left, -1)) and self._is_nonnegative(excess):
+            return True
+        if not self._put(_sum(result, right, -1)) and self._is_nonnegative(_sum({}, excess, -1)):
+            return True
+        return any(
+            self._is_call(function, *operands, result)
+            for operands in ((left, right), (right, left))
+        )
+
+    def _is_call(self, function: str, left: Expanded, right: Expanded, result: Expanded) -> bool:
+        """Whether the result is the call itself, kept as an atom, where it is defined."""
+        if len(result) != 1 or [*result.values()] != [1] or len(next(iter(result))) != 1:
+            return False
+        atom = self._atoms[next(iter(result))[0]]
+        if not isinstance(atom, Call) or atom.function != function:
+            return False
+        same = self._of(atom.left) == left and self._of(atom.right) == right
+        return same and self._has_value(result)
+
+    # ----------------------------------------------------------------------------------- the signs
+    def _is_nonzero(self, terms: Expanded) -> bool:
+        if any(terms == sign for fact in self._nonzero for sign in (fact, _sum({}, fact, -1))):
+            return True
+        above = self._is_nonnegative(_sum(terms, _ONE, -1))
+        return above or self._is_nonnegative(_sum(_sum({}, terms, -1), _ONE, -1))
+
+    def _is_nonnegative(self, terms: Expanded) -> bool:
+        return self._is_positive_by_terms(terms) or any(
+            self._is_positive_by_terms(_sum(terms, fact, -1)) for fact in self._facts
+        )
+
+    def _is_positive_by_terms(self, terms: Expanded) -> bool:
+        low = self._low(terms)
+        return low is not None and low >= 0
+
+    def _low(self, terms: Expanded) -> int | None:
+        """A lower bound of a polynomial: the constant, where no other coefficient is negative."""
+        shifts: dict[int, Expanded] = {}
+        for key in terms:
+            for number in key:
+                low = self._lower(number)
+                if low is None:
+                    return None
+                shifts[number] = _sum({(number,): 1}, {(): low})
+        counted = _put(terms, shifts)
+        return counted.get((), 0) if all(c >= 0 for key, c in counted.items() if key) else None
+
+    def _lower(self, number: int) -> int | None:
+        """A lower bound of an atom, by its declared range or by what it is."""
+        if number not in self._least:
+            atom = self._atoms[number]
+            self._least[number] = self._call_lower(atom) if isinstance(atom, Call) else atom.room[0]
+        return self._least[number]
+
+    def _call_lower(self, atom: Call) -> int | None:
+        left, right = (self._low(self._put(self._of(v))) for v in (atom.left, atom.right))
+        if atom.function == "max":
+            known = [low for low in (left, right) if low is not None]
+            return max(known) if known else None
+        if right is None or left is None and atom.function != "%":
+            return None
+        if atom.function == "min":
+            return min(left, right) if left is not None else None
+        if atom.function == "**":
+            return 1 if left is not None and left >= 1 and right >= 0 else None
+        positive = right >= 1 and (left is None or left >= 0 or atom.function == "%")
+        return 0 if positive else None
+
+    # --------------------------------------------------------------------------------- polynomials
+    def _of(self, operand: Operand) -> Expanded:
+        if isinstance(operand, int):
+            return {(): int(operand)} if operand else {}
+        terms = operand.terms if isinstance(operand, SymInt) else operand
+        found: Expanded = {}
+        for monomial, c in terms.items():
+            for atom in monomial:
+                self._atoms[atom.number] = atom
+            key = tuple(sorted(atom.number for atom in monomial))
+            found[key] = found.get(key, 0) + c
+        return {key: c for key, c in found.items() if c}
+
+    def _put(self, terms: Expanded) -> Expanded:
+        """The polynomial with atoms replaced by what they equal."""
+        return _put(terms, self._values) if self._values else terms
+
+
+
+
+def _power(base: Expanded, exponent: Expanded) -> Expanded | None:
+    """The power where the exponent is a small number."""
+    if not exponent.keys() <= {()} or not 0 <= exponent.get((), 0) <= 64:
+        return None
+    found = _ONE
+    for _ in range(exponent.get((), 0)):
+        found = _product(found, base)
+    return found
+
+
+_COMBINED: Mapping[str, Callable[[Expanded, Expanded], Expanded | None]] = {
+    "+": _sum,
+    "-": lambda a, b: _sum(a, b, -1),
+    "*": _product,
+    "**": _power,
+}
+_SHIFTS = {"<<": "*", ">>": "//"}
+_NEGATED = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+def _nonnegative(relation: str, difference: Expanded) -> Expanded:
+    """What is at least 0 exactly where an integer `difference` has this relation to 0."""
+    turned = _sum({}, difference, -1) if relation in ("<", "<=") else difference
+    return turned if relation in ("<=", ">=") else _sum(turned, _ONE, -1)
+
+
+def _put(terms: Expanded, values: dict[int, Expanded]) -> Expanded:
+    if not any(number in values for key in terms for number in key):
+        return terms
+    found: Expanded = {}
+    for key, c in terms.items():
+        product: Expanded = {(): c}
+        for number in key:
+            product = _product(product, values.get(number, {(number,): 1}))
+        found = _sum(found, product)
+    return found

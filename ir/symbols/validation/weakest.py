@@ -1,0 +1,162 @@
+"""Weakest guards: for each guard, sizes that it alone excludes, and at which the program differs.
+
+Ground floor. A guard that the others imply is *needless*, and can be left out. Any other should
+have a *witness*: sizes that violate it alone, and for which the recorded program is wrong.
+A guard without either may be too strong: it makes a call compile anew for nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import attrs
+
+from aotlite.ir.symbols.assumption import Assumption
+from aotlite.ir.symbols.symint import SymBool
+from aotlite.ir.symbols.table import SymbolTable
+from aotlite.ir.symbols.validation.claims import Claim, Evaluation, Premises, Values
+from aotlite.ir.symbols.validation.expansion import Expansion
+from aotlite.ir.symbols.validation.search import near, sides, small
+from aotlite.ir.symbols.validation.solver import Solver, is_installed
+
+__all__ = ["GuardNeed", "weakest"]
+
+Differs = Callable[[Values], bool]
+
+_MOST_TRIES = 24
+"""How many sizes that violate one guard alone are tried."""
+_SWEPT = 4_000
+"""No cube that is swept has more points."""
+
+
+@attrs.define(eq=False)
+class GuardNeed:
+    """What is known of the need for one guard."""
+
+    guard: Assumption
+    witness: Values | None = None
+    """Sizes that violate this guard alone, and at which the recorded program differs."""
+    is_needless: bool = False
+    """Whether the other guards that are kept imply it, which is proved."""
+    tried: list[Values] = attrs.field(factory=list)
+    """Sizes that violate it alone and at which the recorded program is right all the same."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neither a witness nor a proof was found."""
+        return self.witness is None and not self.is_needless
+
+    def __str__(self) -> str:
+        if self.is_needless:
+            return f"{self.guard.text}: the other guards imply it"
+        if self.witness is None:
+            return f"{self.guard.text}: no witness; right at {len(self.tried)} sizes it excludes"
+        at = ", ".join(f"{name}={value}" for name, value in self.witness.items())
+        return f"{self.guard.text}: needed at {at}"
+
+
+def weakest(
+    table: SymbolTable,
+    guards: Sequence[Assumption],
+    differs: Differs,
+    *,
+    time_limit: float = 5.0,
+    solver: bool | None = None,
+) -> list[GuardNeed]:
+    """For each guard, in order: a witness, the proof that it is needless, or neither.
+
+    `differs(values)` says whether the recorded program is wrong at these sizes. `solver`: whether
+    to ask z3; default where it is installed. A needless guard is dropped before the others are
+    looked at, the last one first, so that of two equal guards one stays.
+    """
+    search = _Search(table, guards, differs, time.monotonic() + time_limit)
+    search.asks = is_installed() if solver is None else solver
+    search.drop_needless()
+    search.sweep()
+    if search.asks:
+        search.solve()
+    return search.needs
+
+
+class _Search:
+    """A search for witnesses that is under way."""
+
+    asks = False
+    """Whether z3 is asked."""
+
+    def __init__(
+        self, table: SymbolTable, guards: Sequence[Assumption], differs: Differs, deadline: float
+    ) -> None:
+        self.table = table
+        self.needs = [GuardNeed(guard) for guard in guards]
+        self.differs = differs
+        self.deadline = deadline
+
+    def drop_needless(self) -> None:
+        """Marks the guards that those implied which are kept."""
+        for need in reversed(self.needs):
+            claim = _claim(need.guard)
+            if claim is not None:
+                need.is_needless = self._is_implied(claim, self._others(need))
+
+    def _is_implied(self, claim: Claim, others: Premises) -> bool:
+        if Expansion(others).proves(claim):
+            return True
+        return self.asks and Solver(others).refutes(claim, self.deadline) is False
+
+    def _others(self, need: GuardNeed) -> Premises:
+        kept = [each.guard for each in self.needs if each is not need and not each.is_needless]
+        return Premises(self.table, kept)
+
+    def sweep(self) -> None:
+        """Looks near the hints, then among all small sizes."""
+        kept = Premises(self.table, [n.guard for n in self.needs if not n.is_needless])
+        needs = {id(need.guard): need for need in self.needs if not need.is_needless}
+        for values in self._points(kept):
+            if not self._is_wanted(needs.values()):
+                return
+            try:
+                failed = kept.failed(Evaluation(values), 2) if kept.in_range(values) else []
+            except OverflowError:
+                continue
+            if len(failed) == 1:
+                self._try(needs[id(failed[0])], values)
+
+    def _points(self, premises: Premises) -> Iterator[Values]:
+        yield from near(premises)
+        for side in sides(premises, _SWEPT):
+            yield from small(premises, side)
+
+    def _is_wanted(self, needs: Iterable[GuardNeed]) -> bool:
+        in_time = time.monotonic() < self.deadline
+        return in_time and any(n.is_open and len(n.tried) < _MOST_TRIES for n in needs)
+
+    def _try(self, need: GuardNeed, values: Values) -> None:
+        if need.is_open and len(need.tried) < _MOST_TRIES and values not in need.tried:
+            if self.differs(values):
+                need.witness = values
+            else:
+                need.tried.append(values)
+
+    def solve(self) -> None:
+        """Asks z3 for sizes that violate an open guard alone."""
+        for need in self.needs:
+            claim = _claim(need.guard)
+            if not need.is_open or claim is None:
+                continue
+            others = self._others(need)
+            asked = Solver(others)
+            while self._is_wanted([need]):
+                found = asked.refutes(claim, self.deadline, beyond=need.tried)
+                if not found:
+                    break
+                self._try(need, found)
+
+
+def _claim(guard: Assumption) -> Claim | None:
+    """The guard as a claim; None of an answer of a function, of which there are no proofs."""
+    fact = guard.fact
+    if not isinstance(fact, SymBool):
+        return None
+    return Claim(fact.relation, fact.left, fact.right, True)

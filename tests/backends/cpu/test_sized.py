@@ -1,0 +1,102 @@
+"""C for all sizes, compiled once, computes what the ops' own kernels compute at each size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aotlite.backends.auto import AUTO
+from aotlite.backends.cpu.backend import CpuBackend
+from aotlite.backends.cpu.emit.c_kernel import SHORT_ROW
+from aotlite.backends.loops.backend import LOOPS
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.symbols.table import SymbolTable
+from aotlite.testing.laws import graphs_of
+from tests.backends.loops.helpers.sized_graphs import PROGRAMS, sized, symbolized
+from tests.backends.loops.test_lowering import OPS_WITH_LOOPS
+from tests.backends.loops.test_sized import assert_sized
+from tests.samples import samples_of
+from tests.stages.helpers.journeys import journeys
+
+EXACT = CpuBackend(contract=False)
+
+
+@pytest.mark.parametrize("low", [0, 2])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_c_for_all_sizes_is_the_graph_at_each(name, low):
+    function, *shapes = PROGRAMS[name]
+    case = sized(name, function, *shapes, low=low)
+    is_made, tried = assert_sized(case, 12, EXACT)
+    assert is_made or low == 0
+    assert tried >= 4 or not is_made
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OPS_WITH_LOOPS)
+def test_c_of_an_op_for_all_sizes_is_its_kernel(name):
+    samples = samples_of(name)
+    for k, each in enumerate(graphs_of(name, samples[:: max(len(samples) // 3, 1)])):
+        case = symbolized(each.name, each.graph, 2 * (k % 2), shared=k % 3 > 0)
+        if case is not None:
+            assert_sized(case, 3, EXACT)
+
+
+def test_c_of_random_programs_for_all_sizes():
+    made = 0
+    for number, journey in enumerate(journeys(100)[:40]):
+        for graph in (journey.partition.forward, journey.partition.backward):
+            case = None if graph is None else symbolized(f"{graph.name} {number}", graph)
+            if case is not None:
+                made += assert_sized(case, 3, EXACT)[0]
+    assert made >= 8
+
+
+def test_auto_takes_the_kernels_of_cpu_and_says_why_it_has_none(monkeypatch):
+    function, *shapes = PROGRAMS["softmax"]
+    case = sized("softmax", function, *shapes, low=2)
+    assert assert_sized(case, 2, AUTO) == (True, 2)
+    reasons: list[str] = []
+    monkeypatch.setattr("aotlite.backends.auto.problem", lambda: "no C compiler")
+    assert AUTO.compile_sized(case.graph, reasons.append) is None
+    assert reasons == ["no C compiler"]
+
+
+def test_a_graph_of_sizes_that_nobody_knows_has_no_kernels():
+    table, build = SymbolTable(), Builder("unknown")
+    x = build.placeholder(tensor_meta((table.symbol(None, lower=1), 8)))
+    reasons: list[str] = []
+    assert EXACT.compile_sized(build.finish([x.exp() + 1.0]), reasons.append) is None
+    assert "the value of u0 is asked for" in reasons[0]
+    assert table.log == []
+
+
+def test_no_size_compiles_anything(monkeypatch):
+    function, *shapes = PROGRAMS["layer norm"]
+    case = sized("layer norm", function, *shapes, low=2)
+    made = EXACT.compile_sized(case.graph)
+    assert made is not None
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a library is loaded again")
+
+    monkeypatch.setattr("aotlite.backends.cpu.sized_program.load_c", refuse)
+    monkeypatch.setattr("aotlite.backends.cpu.compiled_program.load_c", refuse)
+    for values in case.values(8):
+        made.at(values)
+
+
+def test_rows_that_fit_no_local_array_have_the_same_bits():
+    """SIZ-11: on both sides of the length up to which values are kept."""
+    case = sized("softmax", lambda x: x.softmax(-1), ("a", "b"), low=2)
+    sized_run = EXACT.compile_sized(case.graph)
+    assert sized_run is not None
+    a, b = case.table.symbols
+    for length in (SHORT_ROW - 1, SHORT_ROW, SHORT_ROW + 1):
+        x = np.random.default_rng(length).standard_normal((3, length)).astype(np.float32)
+        values = {a: 3, b: length}
+        interpreted = LOOPS.compile_sized(case.graph)
+        assert interpreted is not None
+        runs = (sized_run.at(values), interpreted.at(values))
+        (first, _), (second, _) = [run([(x.reshape(-1), 0)])[0] for run in runs]
+        np.testing.assert_array_equal(first.reshape(-1), second.reshape(-1))

@@ -1,0 +1,115 @@
+"""Kernels for all sizes, with numbers put in, compute what the ops' own kernels compute."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aotlite.backends.loops.backend import LOOPS
+from aotlite.backends.loops.program_sizes import SizesAt
+from aotlite.backends.loops.verify import verify
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.graph.verify import verify as verify_graph
+from aotlite.testing.laws import graphs_of
+from tests.backends.loops.helpers.sized_graphs import PROGRAMS, Sized, drawn, sized, symbolized
+from tests.backends.loops.test_lowering import (
+    OPS_WITH_LOOPS,
+    assert_same,
+    flat,
+    run_reference,
+)
+from tests.samples import samples_of
+from tests.stages.helpers.journeys import journeys
+
+UNITS = -800
+
+
+def run_at(made, case: Sized, values, seed=0):
+    """(expected, found, inputs' memory expected and found) of a sized run at these values."""
+    graph = SizesAt(values).graph(case.graph)
+    verify_graph(graph)
+    metas = [node.meta for node in graph.placeholders]
+    arrays = [drawn(meta, seed + k) for k, meta in enumerate(metas)]
+    try:
+        memories, expected = run_reference(graph, arrays)
+    except AotliteError:  # of values that the op refuses
+        refusals = [refusal(run, metas, arrays) for run in (made.at(values), LOOPS.compile(graph))]
+        assert refusals[0] is refusals[1]
+        return [], []
+    given = [flat(meta, a) for meta, a in zip(metas, arrays, strict=True)]
+    windows = made.at(values)([(memory, 0) for memory in given])
+    found = [
+        None if w is None else seen(w, v.meta) for w, v in zip(windows, graph.outputs, strict=True)
+    ]
+    return [*memories, *expected], [*given, *found]
+
+
+def refusal(run, metas, arrays):
+    """The class of the error that a run raises for these arrays; None if it raises none."""
+    try:
+        run([(flat(meta, array), 0) for meta, array in zip(metas, arrays, strict=True)])
+    except AotliteError as error:
+        return type(error)
+    return None
+
+
+def seen(window, meta):
+    memory, start = window
+    flat_memory = memory.reshape(-1)
+    if meta.numel == 0:
+        return np.zeros(meta.shape, meta.dtype.numpy)
+    return np.lib.stride_tricks.as_strided(
+        flat_memory[start:].view(meta.dtype.numpy),
+        meta.shape,
+        [step * meta.dtype.itemsize for step in meta.stride],
+    )
+
+
+def assert_sized(case: Sized, count, backend=LOOPS, units=UNITS):
+    """The sized run equals the ops' kernels; (whether there is one, how many sizes were tried)."""
+    before = list(case.table.log)
+    reasons: list[str] = []
+    made = backend.compile_sized(case.graph, reasons.append)
+    assert case.table.log == before
+    if made is None:
+        (reason,) = reasons
+        assert reason.startswith(f"{case.graph.name}: kernels for all sizes would have to know ")
+        return False, 0
+    tried = case.values(count)
+    for values in tried:
+        program = SizesAt(values).program(made.program)
+        verify(program)
+        with np.errstate(all="ignore"):
+            for expected, found in zip(*run_at(made, case, values), strict=True):
+                assert_same(expected, found, units, f"{case.name} at {values}\n{program}")
+    assert case.table.log == before
+    return True, len(tried)
+
+
+@pytest.mark.parametrize("low", [0, 2])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_for_all_sizes_is_the_graph_at_each(name, low):
+    function, *shapes = PROGRAMS[name]
+    case = sized(name, function, *shapes, low=low)
+    is_made, tried = assert_sized(case, 12)
+    assert is_made or low == 0
+    assert tried >= 4 or not is_made
+
+
+@pytest.mark.parametrize("name", OPS_WITH_LOOPS)
+def test_an_op_for_all_sizes_is_its_kernel(name):
+    samples = samples_of(name)
+    for k, each in enumerate(graphs_of(name, samples[:: max(len(samples) // 6, 1)])):
+        case = symbolized(each.name, each.graph, 2 * (k % 2), shared=k % 3 > 0)
+        if case is not None:
+            assert_sized(case, 4)
+
+
+def test_graphs_of_random_programs_for_all_sizes():
+    made = 0
+    for number, journey in enumerate(journeys(100)):
+        for graph in (journey.partition.forward, journey.partition.backward):
+            case = None if graph is None else symbolized(f"{graph.name} {number}", graph)
+            if case is not None:
+                made += assert_sized(case, 3)[0]
+    assert made >= 20

@@ -1,0 +1,51 @@
+"""Inside of `proving` a table answers by proof alone, and assumes nothing."""
+
+import gc
+import weakref
+
+import pytest
+
+from aotlite.backends.loops.backend import LOOPS
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.symbols.proving import Unproved, is_proved, proving
+from aotlite.ir.symbols.table import SymbolTable
+
+
+def test_open_questions_have_the_general_answer_or_none():
+    table = SymbolTable()
+    a, b = table.symbol(6, lower=0), table.symbol(6, lower=0)
+    with proving(table):
+        assert not a == b and a != b and a and not a == 1
+        assert is_proved(a + 1 > 0) and not is_proved(a > 0)
+        for question in (lambda: a < b, lambda: not a >= 1):
+            with pytest.raises(Unproved, match="whether s0"):
+                bool(question())
+        for number in (int, float, lambda size: [0] * size):
+            with pytest.raises(Unproved, match="the value of s0"):
+                number(a)
+        with table.rule_of("add"), pytest.raises(Unproved):
+            bool(a == b)
+    assert table.log == []
+    assert a == b
+    assert [each.text for each in table.log] == ["s0 == s1"]
+
+
+def test_answers_of_metas_are_not_kept():
+    table = SymbolTable()
+    a, b = table.symbol(6, lower=0), table.symbol(6, lower=0)
+    meta = tensor_meta((a, b), (b * 2, 1))
+    with proving(table):
+        assert not meta.contiguous
+    with pytest.raises(AttributeError):
+        object.__getattribute__(meta, "contiguous")
+
+
+def test_no_cache_keeps_a_table_alive():
+    table, build = SymbolTable(), Builder("f")
+    x = build.placeholder(tensor_meta((table.size(6), table.size(7))))
+    LOOPS.compile_sized(build.finish([(x * x.meta.shape[0]).mean()]))
+    alive = weakref.ref(table)
+    del table, build, x
+    gc.collect()
+    assert alive() is None

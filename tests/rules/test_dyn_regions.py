@@ -1,0 +1,450 @@
+"""DYN: one capture serves all sizes that satisfy its guards, and what is assumed is eager's."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aotlite as al
+from aotlite.ir.graph import Graph
+from aotlite.ir.symbols.assumption import with_hints
+from aotlite.ir.symbols.table import SymbolTable
+
+
+def values(shape: Sequence[int], *, grad: bool = False) -> al.Tensor:
+    """A tensor of halves; the same one for a shape."""
+    count = int(np.prod(shape))
+    numbers = (np.arange(count) * 7 % 11 - 5) / 2
+    return al.tensor(numbers.reshape(shape).astype(np.float32)).requires_grad_(grad)
+
+
+def agree(compiled: Callable[..., Any], eager: Callable[..., Any], *shapes: Sequence[int]) -> None:
+    """Compares results and gradients of one call."""
+    outcomes = []
+    for function in (compiled, eager):
+        arguments = [values(shape, grad=True) for shape in shapes]
+        results = function(*arguments)
+        found = results if isinstance(results, tuple) else (results,)
+        grads = al.autograd.grad([(r * r).sum() for r in found], arguments, allow_unused=True)
+        outcomes.append([(t.shape, t.tolist()) for t in (*found, *grads) if t is not None])
+    assert outcomes[0] == outcomes[1]
+
+
+def loss(x: al.Tensor, w: al.Tensor) -> al.Tensor:
+    return (x @ w).relu().sum(0)
+
+
+# ------------------------------------------------------------------------- which sizes are symbols
+@pytest.mark.rules("DYN-3")
+def test_a_size_that_changes_becomes_a_symbol() -> None:
+    compiled = al.compile(loss, dynamic=None, backend="reference")
+    for n in (5, 7, 2, 9, 64):
+        agree(compiled, loss, (n, 4), (4, 3))
+    metas = [[str(each.meta) for each in entry.meta.inputs] for entry in compiled.entries]
+    assert metas == [["f32[5, 4]", "f32[4, 3]"], ["f32[s0, 4]", "f32[4, 3]"]]
+
+
+@pytest.mark.rules("DYN-3")
+def test_every_size_is_a_symbol_if_asked_for() -> None:
+    compiled = al.compile(loss, dynamic=True, backend="reference")
+    for n, m, k in ((5, 4, 3), (2, 2, 2), (9, 3, 4)):
+        agree(compiled, loss, (n, m), (m, k))
+    (region,) = compiled.regions()
+    assert [guard.text for guard in region.guards] == ["s1 == s2"]
+    assert region.sizes == ((5, 4, 4, 3), (2, 2, 2, 2), (9, 3, 3, 4))
+    assert region.calls == 3
+
+
+@pytest.mark.rules("DYN-3")
+def test_a_mark_makes_a_symbol_and_one_against_it_none() -> None:
+    compiled = al.compile(lambda x: x * 2, backend="reference")
+    x = values((5, 4))
+    al.mark_dynamic(x, 0)
+    compiled(x)
+    compiled(values((6, 4)))
+    assert len(compiled.entries) == 1
+    assert str(compiled.entries[0].meta.inputs[0].meta) == "f32[s0, 4]"
+    fixed = al.compile(lambda x: x * 2, dynamic=True, backend="reference")
+    x = values((5, 4))
+    al.mark_static(x, -1)
+    fixed(x)
+    assert str(fixed.entries[0].meta.inputs[0].meta) == "f32[s0, 4]"
+    al.mark_static(x)
+    whole = al.compile(lambda x: x * 2, dynamic=True, backend="reference")
+    whole(x)
+    assert str(whole.entries[0].meta.inputs[0].meta) == "f32[5, 4]"
+
+
+@pytest.mark.rules("DYN-3")
+def test_dimensions_of_one_name_are_one_symbol() -> None:
+    batch = al.Dim("batch", min=2, max=64)
+    shapes = {"x": {0: batch}, "y": {0: batch}}
+    compiled = al.compile(lambda x, y: x + y, dynamic_shapes=shapes, backend="reference")
+    for n in (4, 5, 64):
+        assert compiled(values((n, 3)), values((n, 3))).shape == (n, 3)
+    (region,) = compiled.regions()
+    assert region.arguments == ("argument 0: f32[s0, 3]", "argument 1: f32[s0, 3]")
+    assert region.guards == ()
+
+
+@pytest.mark.rules("DYN-3")
+def test_names_reach_into_containers() -> None:
+    def total(pair: Any, *, extra: al.Tensor) -> al.Tensor:
+        return pair["a"].sum() + pair["b"][0].sum() + extra.sum()
+
+    n = al.Dim("n")
+    shapes = {"pair": {"a": {0: n}, "b": [{1: n}]}, "extra": {0: True}}
+    compiled = al.compile(total, dynamic_shapes=shapes, backend="reference")
+    for size in (3, 6):
+        pair = {"a": values((size,)), "b": [values((2, size))]}
+        assert (
+            compiled(pair, extra=values((size + 1,))).item()
+            == total(pair, extra=values((size + 1,))).item()
+        )
+    assert len(compiled.entries) == 1
+
+
+# -------------------------------------------------------------------------------------- the guards
+def branches_on_one(x: al.Tensor) -> al.Tensor:
+    return x + 1 if x.shape[0] == 1 else x * 3
+
+
+def branches_on_equality(x: al.Tensor, y: al.Tensor) -> al.Tensor:
+    return x.sum() if x.shape[0] == y.shape[0] else y.sum() * 2
+
+
+def branches_on_a_remainder(x: al.Tensor) -> al.Tensor:
+    return x.reshape(-1, 2).sum(0) if x.shape[0] % 2 == 0 else x[1:].reshape(-1, 2).sum(0)
+
+
+def counts(x: al.Tensor) -> al.Tensor:
+    return x / len(x)
+
+
+def loops(x: al.Tensor) -> al.Tensor:
+    total = x * 0
+    for k in range(x.shape[0]):
+        total = total + k
+    return total
+
+
+@pytest.mark.rules("DYN-1", "DYN-2", "DYN-8")
+@pytest.mark.parametrize(
+    ("function", "arity"),
+    [
+        (branches_on_one, 1),
+        (branches_on_equality, 2),
+        (branches_on_a_remainder, 1),
+        (counts, 1),
+        (loops, 1),
+    ],
+)
+def test_programs_that_look_at_sizes_are_eagers_at_every_size(
+    function: Callable[..., Any], arity: int
+) -> None:
+    compiled = al.compile(function, dynamic=True, backend="reference")
+    for n in (5, 1, 2, 0, 3, 4, 8, 7):
+        for m in (4, n) if arity == 2 else (0,):
+            agree(compiled, function, *[(n,), (m,)][:arity])
+
+
+@pytest.mark.rules("DYN-2")
+def test_a_guard_has_the_line_that_caused_it() -> None:
+    compiled = al.compile(branches_on_equality, dynamic=True, backend="reference")
+    compiled(values((5,)), values((4,)))
+    (region,) = compiled.regions()
+    assert [guard.text for guard in region.guards] == ["s0 != s1"]
+    text = repr(compiled.regions())
+    assert "branches_on_equality" in text
+    assert "x.shape[0] == y.shape[0]" in text
+
+
+@pytest.mark.rules("DYN-8")
+def test_a_recompilation_names_the_guard_that_failed() -> None:
+    compiled = al.compile(branches_on_equality, dynamic=True, backend="reference")
+    compiled(values((5,)), values((4,)))
+    compiled(values((5,)), values((5,)))
+    first, second = compiled.explain_recompiles()
+    assert first.reasons == ()
+    (reason,) = second.reasons
+    assert "expected s0 != s1 (test_dyn_regions.py" in str(reason)
+    assert "the first call" in repr(compiled.explain_recompiles())
+
+
+@pytest.mark.rules("DYN-8", "GRD-1")
+def test_a_region_is_told_from_others_by_all_but_sizes() -> None:
+    """Dtypes, history, layouts, and which arguments are one object."""
+    compiled = al.compile(lambda x, y: x * 2 + y, dynamic=True, backend="reference")
+    one, other = values((4, 3)), values((4, 3))
+    compiled(one, other)
+    compiled(one.double(), other)
+    compiled(values((4, 3), grad=True), other)
+    compiled(values((3, 4)).t(), other)
+    compiled(one, one)
+    assert len(compiled.entries) == 5
+    for arguments in ((5, 2), (6, 3)):
+        a, b = values(arguments), values(arguments)
+        for first, second in ((a, b), (a.double(), b), (a, a)):
+            expected = (first * 2 + second).tolist()
+            assert compiled(first, second).tolist() == expected
+    assert len(compiled.entries) == 5
+
+
+@pytest.mark.rules("DYN-4", "DYN-14")
+def test_memory_that_arguments_share_is_looked_at_in_each_call() -> None:
+    def shifted(x: al.Tensor, y: al.Tensor) -> al.Tensor:
+        x.add_(1)
+        return y * 2
+
+    compiled = al.compile(shifted, dynamic=True, backend="reference")
+    for n in (4, 6):
+        base, twin = values((2 * n,)), values((2 * n,))
+        for first, second in ((slice(0, n), slice(n, 2 * n)), (slice(0, n), slice(n // 2, n))):
+            found = compiled(base[first], base[second])
+            expected = shifted(twin[first], twin[second])
+            assert (found.tolist(), base.tolist()) == (expected.tolist(), twin.tolist())
+
+
+@pytest.mark.rules("DYN-6")
+def test_a_size_is_a_result() -> None:
+    compiled = al.compile(
+        lambda x: (x.shape[0], x.shape[0] * 2 + 1, x + x.shape[0], x.shape[0] > 3),
+        dynamic=True,
+        backend="reference",
+    )
+    for n in (5, 6, 9):
+        size, twice, shifted, more = compiled(values((n,)))
+        assert (size, twice, more) == (n, 2 * n + 1, True)
+        assert (type(size), type(twice), type(more)) == (int, int, bool)
+        assert shifted.tolist() == (values((n,)) + n).tolist()
+    assert len(compiled.entries) == 1
+
+
+# ------------------------------------------------------------------------------ backwards, orders
+@pytest.mark.rules("DYN-9", "DYN-16", "JNT-13")
+def test_a_backward_serves_all_sizes_of_its_forward() -> None:
+    def traced(x: al.Tensor, w: al.Tensor) -> al.Tensor:
+        return ((x @ w).tanh() ** 2).mean()
+
+    compiled = al.compile(traced, dynamic=True, partition="min_cut", backend="reference")
+    for n in (5, 6, 3):
+        outcomes: list[Any] = []
+        for function in (compiled, traced):
+            x, w = values((n, 4)), values((4, 3), grad=True)
+            (found,) = al.autograd.grad(function(x, w), w)
+            assert found is not None
+            outcomes.append(found.tolist())
+        assert np.allclose(*outcomes)
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("DYN-10", "DBL-2")
+def test_derivatives_of_a_backward_are_recorded_for_the_sizes_of_the_call() -> None:
+    """The custom backward looks at a size: the first region knows nothing of it."""
+
+    class Odd(al.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: al.Tensor) -> al.Tensor:
+            ctx.save_for_backward(x)
+            return x * x * x
+
+        @staticmethod
+        def backward(ctx: Any, grad: al.Tensor) -> al.Tensor:
+            (x,) = ctx.saved_tensors
+            return 3 * grad * x * x
+
+    def cube(x: al.Tensor) -> al.Tensor:
+        return Odd.apply(x).sum()
+
+    compiled = al.compile(cube, dynamic=True, backend="reference")
+    for n in (5, 2, 6, 3):
+        outcomes: list[list[Any]] = []
+        for function in (compiled, cube):
+            x = values((n, n + 1), grad=True)
+            value = function(x)
+            outcomes.append([])
+            for order in range(3):
+                (found,) = al.autograd.grad(value, x, create_graph=order < 2)
+                assert found is not None
+                outcomes[-1].append(found.tolist())
+                value = (found * found).sum()
+        assert outcomes[0] == outcomes[1]
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("DYN-10")
+def test_what_a_block_of_hints_assumes_is_forgotten() -> None:
+    table = SymbolTable()
+    s0 = table.size(6, "x.shape[0]")
+    assert bool(s0 > 4)
+    before = [each.text for each in table.log], table.range(s0)
+    with with_hints(table, {"s0": 9}):
+        assert s0.hint == 9
+        assert bool(s0 > 8)
+        assert (s0 + 1).hint == 10
+        assert table.range(s0) == (9, None)
+    assert s0.hint == 6
+    assert (s0 + 1).hint == 7
+    assert before == ([each.text for each in table.log], table.range(s0))
+    assert not bool(s0 > 8)
+
+
+# ------------------------------------------------------------------------------------------- limits
+@pytest.mark.rules("DYN-15", "GRD-4")
+def test_the_limit_counts_regions() -> None:
+    compiled = al.compile(
+        branches_on_one,
+        dynamic=True,
+        backend="reference",
+        recompile_limit=2,
+        recompile_limit_is_error=True,
+    )
+    for n in range(1, 40):
+        compiled(values((n,)))
+    assert len(compiled.entries) == 2
+
+
+@pytest.mark.rules("DYN-15", "GRD-4")
+def test_past_the_limit_the_line_that_fixes_a_size_is_named() -> None:
+    compiled = al.compile(loops, dynamic=None, backend="reference", recompile_limit=3)
+    for n in (2, 3, 4):
+        compiled(values((n,)))
+    with pytest.warns(RuntimeWarning, match=r"s0 == 3 \(.*for k in range\(x.shape\[0\]\)") as seen:
+        compiled(values((5,)))
+    assert "mark_dynamic(argument, dim)" in str(seen[0].message)
+
+
+@pytest.mark.rules("GEN-10", "VER-11")
+def test_stages_are_verified_with_the_numbers_of_the_call() -> None:
+    def windows(x: al.Tensor, w: al.Tensor) -> tuple[al.Tensor, ...]:
+        y = (x @ w).sin()
+        y[1:].mul_(2)
+        return y[::2], y.sum(0), x.t()
+
+    compiled = al.compile(windows, dynamic=True, verify=True, backend="reference")
+    for n in (4, 7):
+        agree(compiled, windows, (n, 3), (3, 2))
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("DYN-8")
+def test_no_stage_asks_about_sizes_when_the_guards_are_made() -> None:
+    compiled = al.compile(loss, dynamic=True, partition="min_cut", backend="reference")
+    for n in (4, 7, 9):
+        agree(compiled, loss, (n, 3), (3, 2))
+    region: Any = compiled.entries[0].guarded
+    assert region.sizes.table.closed
+    assert region.sizes.table.late == []
+
+
+@pytest.mark.rules("DYN-8")
+def test_instances_beyond_the_most_go_first_in_first_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aotlite.pipeline.size_regions.region.MOST_INSTANCES", 3)
+    compiled = al.compile(lambda x: x * 2, dynamic=True, backend="reference")
+    for n in (2, 3, 4, 5, 6, 2):
+        assert compiled(values((n,))).tolist() == (values((n,)) * 2).tolist()
+    assert compiled.regions().rows[0].sizes == ((5,), (6,), (2,))
+
+
+@pytest.mark.rules("BOX-2")
+def test_a_region_keeps_no_tensor_of_the_caller_alive() -> None:
+    compiled = al.compile(loss, dynamic=True, backend="reference")
+    seen = []
+    for n in (4, 5):
+        x, w = values((n, 3)), values((3, 2), grad=True)
+        compiled(x, w)
+        seen += [weakref.ref(x), weakref.ref(w)]
+    del x, w
+    gc.collect()
+    assert [ref() for ref in seen] == [None] * 4
+
+
+# ------------------------------------------------------------------------------------ bad input
+def test_bad_bounds_are_refused() -> None:
+    for least, most, words in ((4, 2, "a size between them"), (-1, None, "at least 0")):
+        with pytest.raises(al.ArgumentError, match=words):
+            al.Dim("n", min=least, max=most)
+        with pytest.raises(al.ArgumentError, match=words):
+            al.mark_dynamic(values((3,)), 0, min=least, max=most)
+    with pytest.raises(al.ArgumentError, match="an identifier"):
+        al.Dim("a b")
+
+
+def test_a_size_outside_the_bounds_of_its_name_is_refused() -> None:
+    compiled = al.compile(
+        lambda x: x * 2, dynamic_shapes=({0: al.Dim("batch", min=2, max=4)},), backend="reference"
+    )
+    compiled(values((3,)))
+    with pytest.raises(al.ArgumentError, match=r"dimension 'batch', is 9, expected 2 to 4"):
+        compiled(values((9,)))
+    assert len(compiled.entries) == 1
+
+
+def test_a_name_of_two_sizes_is_refused() -> None:
+    n = al.Dim("n")
+    compiled = al.compile(lambda x, y: (x, y), dynamic_shapes=({0: n}, {0: n}), backend="reference")
+    with pytest.raises(al.ArgumentError, match="'n' is 3 as size 0 of argument 0 and 4 as size 0"):
+        compiled(values((3,)), values((4,)))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        ({"x": 3}, "a dict from dimensions"),
+        ({"x": {0: "n"}}, "a Dim, True or None"),
+        ({"k": {0: True}}, "sizes of tensors alone"),
+        ({"x": {5: True}}, "dimension is 5"),
+        (3, "a dict by the names of parameters"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(shapes: Any, words: str) -> None:
+    def function(x: al.Tensor, k: int) -> al.Tensor:
+        return x * k
+
+    with pytest.raises(al.AotliteError, match=words):
+        al.compile(function, dynamic_shapes=shapes)(values((3,)), 2)
+
+
+def test_a_marked_size_that_the_program_fixes_is_refused() -> None:
+    compiled = al.compile(loops, backend="reference")
+    x = values((4,))
+    al.mark_dynamic(x, 0)
+    with pytest.raises(al.GuardError, match="the function fixes it: s0 == 4") as raised:
+        compiled(x)
+    assert "for k in range(x.shape[0])" in str(raised.value)
+    assert compiled.entries == []
+    with pytest.raises(al.ArgumentError, match="expected a tensor"):
+        al.mark_dynamic([1], 0)  # type: ignore[arg-type]
+
+
+def test_errors_have_the_sizes_of_the_call() -> None:
+    def bad(x: al.Tensor) -> al.Tensor:
+        return x.view(x.shape[0] + 1, -1)
+
+    compiled = al.compile(bad, dynamic=True, backend="reference")
+    for n in (4, 5):
+        for function in (compiled, bad):
+            with pytest.raises(al.ShapeError, match=rf"shape is \({n + 1}, -1\), .* of {n} elem"):
+                function(values((n,)))
+
+
+def test_compilers_of_users_get_numbers() -> None:
+    seen: list[Graph] = []
+
+    def compiler(graph: Graph, examples: Any) -> Any:
+        seen.append(graph)
+        return al.compilers.nop(graph, examples)
+
+    compiled = al.compile(lambda x: x.reshape(-1) * x.numel(), dynamic=True, backend=compiler)
+    for n in (3, 4):
+        compiled(values((n, 2)))
+    assert [[str(node.meta) for node in graph.placeholders] for graph in seen] == [
+        ["f32[3, 2]"],
+        ["f32[4, 2]"],
+    ]
+    assert "s0" not in seen[0].code
