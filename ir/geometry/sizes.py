@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from operator import eq, is_
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.symbols.cases import fewest
@@ -40,6 +41,7 @@ __all__ = [
     "minimum",
     "needed",
     "numel",
+    "recast",
     "same_shape",
     "settled",
     "slice_bounds",
@@ -298,3 +300,19 @@ def _infer_unknown(sizes: Shape, count: Size, op: str) -> Shape:
         raise ShapeError(f"{op}: shape is {sizes}, expected a shape of {count} elements")
     at = sizes.index(-1)
     return (*sizes[:at], count // known, *sizes[at + 1 :])
+
+
+def recast(offset: int, size: int, wanted: int) -> int:
+    """An offset that counts elements of `size` bytes, converted to elements of `wanted` bytes.
+
+    From a tensor that begins within such an element it is a fraction, and adds up as an int does.
+
+    >>> recast(3, 16, 8), recast(6, 4, 8), recast(1, 8, 16), recast(recast(1, 8, 16), 16, 8)
+    (6, 3, Fraction(1, 2), 1)
+    """
+    if size == wanted:
+        return offset
+    place = offset * size
+    if (size < wanted or isinstance(cast("object", place), Fraction)) and place % wanted:
+        return cast("int", Fraction(place, wanted))
+    return place // wanted

@@ -35,6 +35,7 @@ from aotlite.ir.errors import (
     in_op,
     noted,
 )
+from aotlite.ir.geometry.sizes import recast
 from aotlite.ir.meta import Outline, TensorMeta, table_in
 from aotlite.ir.meta.devices import check_devices
 from aotlite.ir.op.binding import CACHE_LIMIT, FAST_KEYS, KINDS, Binder, key_of_first
@@ -300,14 +301,8 @@ class ViewOp(Op):
         """The offset of the result in its storage; `before` is the operand's. Each counts elements
         of its own dtype."""
         meta, start = self.result(args)
-        place: int = recast(before, args[0].meta, meta) + start
+        place: int = recast(before, args[0].meta.dtype.itemsize, meta.dtype.itemsize) + start
         return place
-
-
-def recast(offset: int, old: TensorMeta, new: TensorMeta) -> int:
-    """An offset that counts elements of `old`, converted to elements of `new`."""
-    size, wanted = old.dtype.itemsize, new.dtype.itemsize
-    return offset if size == wanted else offset * size // wanted
 
 
 @attrs.define(eq=False, slots=True, repr=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
+from aotlite.testing import Inputs, assert_same_effects
 
 SIZE = 12
 
@@ -109,3 +111,83 @@ def _gradients_of_window(run: Any, *, beside: bool) -> Any:
         return type(error)
     sum((each.sum() for each in results), al.zeros(())).backward()
     return [each.tolist() for each in results], base.grad.tolist()
+
+
+View = Callable[[Any], Any]
+THERE_AND_BACK: dict[str, tuple[View, View]] = {
+    "complex numbers": (
+        lambda x: al.view_as_complex(x.view(2, 2)),
+        lambda v: v.view_as_real().view(4),
+    ),
+    "real parts": (lambda x: al.view_as_complex(x.view(2, 2)), lambda v: v.real),
+    "wider elements": (lambda x: x.view(al.complex128), lambda v: v.view(al.float64)),
+    "elements as wide": (lambda x: x.view(al.int64), lambda v: v.view(al.float64)),
+    "narrower elements": (lambda x: x.view(al.float32), lambda v: v.view(al.float64)),
+}
+BETWEEN: dict[str, View] = {
+    "a view": lambda v: v.view(v.shape),
+    "detached": lambda v: v.detach(),
+    "hidden": lambda v: v.hidden_alias(),
+}
+
+
+def _moved_there(v: Any) -> Any:
+    v.as_strided_((2,), (2,), 3)
+    return v, v[1:]
+
+
+USES: dict[str, View] = {
+    "returned": lambda v: v.as_strided((2,), (2,), 3),
+    "seen": lambda v: v.as_strided((2,), (2,), 3)[1:],
+    "read": lambda v: v.as_strided((2,), (2,), 3) * 1,
+    "written": lambda v: v.as_strided((2,), (2,), 3).mul_(2),
+    "moved there": _moved_there,
+}
+
+
+@pytest.mark.rules("FUN-11", "TEN-6")
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("way", THERE_AND_BACK)
+@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("use", USES)
+def test_a_window_counts_elements_of_its_own_dtype(
+    first: int, way: str, between: str, use: str
+) -> None:
+    """Of the input, which may begin within a wider element, and of its views in another dtype."""
+    to, back = THERE_AND_BACK[way]
+
+    def f(x: Any) -> Any:
+        return USES[use](back(BETWEEN[between](to(x[2 - first : 6 - first]))))
+
+    def inputs() -> Inputs:
+        memory = al.arange(10.0, dtype=al.float64)
+        return Inputs((memory[first:],), also=[memory])
+
+    assert_same_effects(f, al.compile(f, verify=2), inputs)
+
+
+@pytest.mark.rules("FUN-11", "TEN-6")
+@pytest.mark.parametrize("between", BETWEEN)
+def test_a_window_of_complex_numbers_behind_real_ones(between: str) -> None:
+    def f(x: Any) -> Any:
+        real = BETWEEN[between](x.view_as_real()[1:])
+        return al.view_as_complex(real).as_strided((2,), (1,), 1)
+
+    def inputs() -> Inputs:
+        memory = al.arange(5.0) + 1j
+        return Inputs((memory[1:],), also=[memory])
+
+    assert_same_effects(f, al.compile(f, verify=2), inputs)
+
+
+@pytest.mark.rules("RT-6", "FUN-11")
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_resized_view_of_a_tensor_on_another_dtype_keeps_its_dtype(size: int) -> None:
+    def f(x: Any) -> Any:
+        view = al.view_as_complex(x)
+        view.set_(view)
+        real = view.real
+        real.resize_((size,))
+        return real[:size]
+
+    assert_same_effects(f, al.compile(f), lambda: al.tensor([-3.0, 2.0], dtype=al.float64))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import aotlite as al
+from aotlite.testing import assert_same_effects
 
 pytestmark = pytest.mark.rules("TEN-26")
 
@@ -161,3 +162,52 @@ def test_a_view_made_under_no_grad_is_put_elsewhere() -> None:
         found = al.compile(put, backend="reference")(x)
     assert expected.tolist() == found.tolist()
     assert expected.requires_grad is found.requires_grad
+
+
+CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "t_": lambda x, y: y.t_(),
+    "unsqueeze_": lambda x, y: y.unsqueeze_(0),
+    "as_strided_": lambda x, y: y.as_strided_((2, 2), (1, 1)),
+    "set_": lambda x, y: y.set_(x),
+}
+
+
+@pytest.mark.rules("FUN-18", "GEN-2")
+@pytest.mark.parametrize("computes", [False, True])
+@pytest.mark.parametrize(
+    ("order", "refused"),
+    [
+        (("set_",), False),
+        (("set_", "t_"), False),
+        (("set_", "set_"), False),
+        (("t_", "t_", "set_"), False),
+        (("t_", "set_"), True),
+        (("t_", "set_", "t_"), True),
+        (("unsqueeze_", "set_"), True),
+        (("as_strided_", "set_"), True),
+    ],
+)
+def test_a_leaf_of_another_geometry_is_put_nowhere(
+    order: tuple[str, ...], refused: bool, computes: bool
+) -> None:
+    """Gradients of views of before have that geometry in eager, and fit by chance alone."""
+
+    def inputs() -> Any:
+        y = al.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        return al.tensor([[5.0, 6.0], [7.0, 8.0]]), y
+
+    for place in range(len(order)):
+
+        def f(x: Any, y: Any, place: int = place) -> Any:
+            for number, name in enumerate(order):
+                if number == place:
+                    view = y.select(0, 0)
+                with al.no_grad():
+                    CHANGES[name](x, y)
+            return view * 2 if computes else view
+
+        if refused:
+            with pytest.raises(al.UnsupportedError, match=f"changes its geometry by {order[0]}"):
+                al.compile(f)(*inputs())
+        else:
+            assert_same_effects(f, al.compile(f), inputs)

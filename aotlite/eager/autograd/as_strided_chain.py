@@ -20,18 +20,17 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED, SELECT
 # chain is one step from the root, and does not go on from the chain of `row`. If `row` is real and
 # the root complex, its strides count reals: the chain flattens the root and views it as reals.
 def window_on(root: TensorMeta, root_offset: int, meta: TensorMeta, offset: int) -> ViewChain:
-    """The chain from a root to the window `meta`; storage offsets count elements of each one."""
+    """The chain from a root to the window `meta`; offsets from one place, in elements of each."""
     if meta.dtype is root.dtype:
-        return chain_of(strided_step(root, meta, offset - root_offset))
+        return chain_of(strided_step(root, meta, int(offset - root_offset)))
     if root.dtype.is_complex:
         flat = step_of(AS_STRIDED, root, (root.span,), (1,), 0)
         seen = step_of(VIEW_AS_REAL, flat.result)
-        start = offset - 2 * root_offset
+        start = int(offset - 2 * root_offset)
     else:
-        odd = root_offset % 2  # complex numbers start at even offsets
+        start, odd = divmod(int(2 * offset) - root_offset, 2)
         flat = step_of(AS_STRIDED, root, ((root.span - odd) // 2, 2), (2, 1), odd)
         seen = step_of(VIEW_AS_COMPLEX, flat.result)
-        start = offset - (root_offset + odd) // 2
     last = step_of(AS_STRIDED, seen.result, meta.shape, meta.stride, start)
     return chain_of(flat, seen, last)
 

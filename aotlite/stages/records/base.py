@@ -20,7 +20,6 @@ from aotlite.ir.graph.node_text import literal
 from aotlite.ir.graph.role import ROLES
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.text import meta_text
-from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.stages.records.pickle_format import FORMAT, refusal, restored
 
 _MOST = 4
@@ -146,14 +145,10 @@ def where_it_leads(chain: ViewChain) -> tuple[TensorMeta, int, tuple[int, ...]] 
     View chains are compared by it (META-25): `.t().t()` equals no view at all. None for a chain
     that ends in the geometry in which it starts.
     """
-    start, family, cuts = 0, 0, []
-    for step in chain:
-        if step.op is AS_STRIDED:
-            start = family + step.args[2]
-            continue
+    start, cuts = 0, []
+    for step in chain:  # an as_strided step follows that from which its offset counts
         start = step.op.at((_Operand(step.operand), *step.args), start)
         if step.op.cuts_history:
-            family = start
             cuts.append(start)
     if not chain or (chain[-1].result is chain[0].operand and start == 0 and not cuts):
         return None

@@ -126,7 +126,7 @@ class MetadataMutations:
             left = tensor._root
             node = None if left is None else left.node
             self.puts[window.value] = MemoryReplacement(
-                given.role, window.storage, left=left, history=node
+                given.role, window.storage, left=left, history=node, before=tensor.value
             )
         else:
             self.moved[id(tensor)] = tensor

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from aotlite.eager.autograd.differentiable_views import edge_of
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN
 from aotlite.ir.graph import Node
+from aotlite.stages.records.base import where_it_leads
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.metadata.function_facts import (
     Alias,
@@ -25,9 +27,7 @@ from aotlite.stages.records.metadata.function_facts import (
 from aotlite.stages.s2_analyze.inputs import InputAnalysis
 from aotlite.stages.s2_analyze.mutation_order import refuse_grown
 from aotlite.stages.s2_analyze.outputs import OutputAnalysis
-from aotlite.stages.s2_analyze.unsupported import (
-    refuse_history,
-)
+from aotlite.stages.s2_analyze.unsupported import refuse_history, refuse_moved_leaf
 from aotlite.stages.shared.memory.view_analysis import ViewOf, is_through_hidden_alias
 
 
@@ -67,6 +67,11 @@ def _with_replaced_memory(
     puts = [each for each in results.timeline.puts.values() if each.role == given.role]
     if not handed or any(each.is_left_behind() for each in puts):
         refuse_history(given)
+    if given.requires_grad or fake.requires_grad_outside():
+        for each in puts:
+            moves = EMPTY_CHAIN if each.before is None else results.seen[each.before].moves
+            if where_it_leads(moves) is not None:
+                refuse_moved_leaf(given, moves[-1].op.name)
     moved = final.moves
     return attrs.evolve(meta, writes_metadata=True, final_start=0, geometry_steps=moved)
 

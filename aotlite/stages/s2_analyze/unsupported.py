@@ -97,6 +97,17 @@ def refuse_history(given: CapturedInput) -> None:
     )
 
 
+def refuse_moved_leaf(given: CapturedInput, name: str) -> None:
+    """Refuses a leaf whose geometry changes before `set_`: its gradient has the new geometry."""
+    raise noted(
+        UnsupportedError(
+            f"analyze: {given.place} requires grad, changes its geometry by {name}_, and is put "
+            "onto other memory by set_ after that, expected the geometry of the call until set_"
+        ),
+        "Take a view of it instead, or call set_ outside of the compiled function. (FUN-18)",
+    )
+
+
 def refuse_lost_base(index: int, base: int, result: Tensor) -> None:
     """Refuses a result that is a view of another result which `set_` moved away since.
 

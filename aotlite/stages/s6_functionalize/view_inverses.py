@@ -25,7 +25,7 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED
 def strided(root: TensorMeta, meta: TensorMeta, start: int) -> ViewChain:
     """The chain that is one as_strided on the root; on a synthetic base of bytes, a dtype view."""
     if meta.dtype is not root.dtype and root.dtype is uint8:
-        return bytes_window(root, meta, start * meta.dtype.itemsize)
+        return bytes_window(root, meta, int(start * meta.dtype.itemsize))
     return chain_of(ViewStep(AS_STRIDED, (meta.shape, meta.stride, start), root, meta))
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from aotlite.ir.geometry.sizes import recast
 from aotlite.ir.graph.graph import Node
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp, recast
+from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views.view_ops import AS_STRIDED, AS_STRIDED_
 
@@ -47,7 +48,8 @@ def _room(node: Node, meta: TensorMeta, rooms: dict[Node, Room]) -> Room:
         case ViewOp() | GeometryOp():
             size, start = rooms[args[0]]
             view = op.view if isinstance(op, GeometryOp) else op
-            return recast(size, args[0].meta, meta), view.at(args, start)
+            room = recast(size, args[0].meta.dtype.itemsize, meta.dtype.itemsize)
+            return room, view.at(args, start)
         case InplaceOp():
             return rooms[args[0]]
     if op is GETITEM and isinstance(args[0].target, MultiViewOp):

@@ -47,6 +47,8 @@ class MemoryReplacement:
     left: ViewRoot | None = None
     """The view family that it left, with its history there."""
     history: Any = None
+    before: Node | None = None
+    """The value that the input had; None where its storage grows."""
 
     def is_left_behind(self) -> bool:
         """Whether the family has got another history since."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.eager.autograd.as_strided_chain import window_on
 from aotlite.eager.base.tape.view_chain import (
     EMPTY_CHAIN,
     MultiViewCall,
@@ -106,7 +107,7 @@ def _moved(seen: ViewAnalysis, op: GeometryOp, node: Node) -> ViewOf:
     after = _extended(before, op.view, node.args, node, before.object)
     step, moves = after.chain[-1], before.moves
     if op.view is AS_STRIDED:  # whatever the object went through, it is this window now
-        start = after.start - seen[before.object].start
+        start = int(after.start - seen[before.object].start)
         step, moves = attrs.evolve(step, args=(*step.args[:2], start)), EMPTY_CHAIN
     return attrs.evolve(after, moves=moves.then(step))
 
@@ -117,8 +118,8 @@ def _extended(sight: ViewOf, op: ViewOp, args: tuple[Any, ...], node: Node, made
     family = sight.family
     start = op.at(args, sight.start)
     if op is AS_STRIDED:  # relative to the storage: what came before does not matter (FUN-11)
-        step = ViewStep(op, (args[1], args[2], start - family.start), family.meta, result)
-        return ViewOf(sight.root, family.chain.then(step), start, made, family)
+        chain = family.chain.joined(window_on(family.meta, family.start, result, start))
+        return ViewOf(sight.root, chain, start, made, family)
     chain = sight.chain.then(ViewStep(op, args[1:], operand, result))
     if op.cuts_history:
         family = AsStridedOrigin(chain, start, result)
