@@ -550,6 +550,19 @@ def test_size_that_is_stored_is_a_number_afterwards():
     assert form((6, 6, 12, {"both": [3]}, [18], {"x": (6, 3)})) == form(look())
 
 
+def test_error_of_the_function_has_numbers_and_leaves_numbers():
+    seen = []
+
+    def refusing(x):
+        seen.append(x.shape[0])
+        raise KeyError(x.shape[1], x.shape)
+
+    with pytest.raises(KeyError) as raised:
+        al.compile(refusing, dynamic=True)(values(6, 3))
+    assert form((3, (6, 3))) == form(raised.value.args)
+    assert form([6]) == form(seen)
+
+
 @functools.lru_cache
 def rounded_up(size, multiple):
     """A size, as a whole number of blocks."""
