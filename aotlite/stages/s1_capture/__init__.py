@@ -22,8 +22,7 @@ from aotlite.eager.tracked_objects import TrackedObject, observing
 from aotlite.ir.errors import AotliteError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.graph.role import Output
-from aotlite.ir.meta import table_in
-from aotlite.ir.symbols.assumption import Texts, concrete
+from aotlite.ir.symbols.assumption import Texts
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.capture import ArgumentLeaf, Captured, Containers
 from aotlite.stages.records.guards.snapshots import PLAIN
@@ -54,10 +53,7 @@ def capture(
         with running(sizes, Texts.HINTS):
             return _captured(recorder, call, leaves, tensors, flatten, name)
     except BaseException as error:
-        recorder.around.numbers.put_numbers(recorder)
-        table = table_in(error.args)
-        if table is not None:  # `raise KeyError(x.shape[0])`
-            error.args = concrete(error.args, table.hints)
+        recorder.around.numbers.put_numbers(recorder, error)
         abandon(recorder)
         raise
 

@@ -104,8 +104,12 @@ class SelfChangedNumbers:
         self._roots = list(roots)
         self._before = _looked(self._roots, leaves, keeps=True)
 
-    def put_numbers(self, recorder: CaptureTrace) -> None:
-        """Puts numbers in place of the symbolic sizes that the function has stored (DYN-23)."""
+    def put_numbers(self, recorder: CaptureTrace, error: BaseException | None = None) -> None:
+        """Puts numbers in place of the symbolic sizes that the function has stored (DYN-23), and of
+        those in an error that it raised: `raise KeyError(x.shape[0])`."""
+        table = None if error is None else table_in(error.args)
+        if error is not None and table is not None:
+            error.args = concrete(error.args, table.hints)
         if table_in([each.meta for each in recorder.placeholders]) is not None:
             _put_numbers([*self._roots, *_stored(recorder.compared())], recorder.leaves)
 
