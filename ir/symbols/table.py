@@ -130,7 +130,7 @@ class SymbolTable:
         if found is None:
             found = self.cache[key] = self.symbol(hint, source, lower=lower, upper=upper)
         elif source:
-            self.symbols[self.text(found)].sources.append(source)
+            self.symbols[self.expression(found)].sources.append(source)
         return found
 
     def symbol(
@@ -146,7 +146,7 @@ class SymbolTable:
         count = sum([name.startswith(letter) for name in self.symbols])
         made = self.named_symbol(f"{letter}{count}", hint, (lower, upper))
         if source:
-            self.symbols[self.text(made)].sources.append(source)
+            self.symbols[self.expression(made)].sources.append(source)
         return made
 
     def named_symbol(self, name: str, hint: int | None, room: Range) -> SymInt:

@@ -43,16 +43,16 @@ def capture(
     sizes: SymbolicSizes | None = None,
 ) -> Captured:
     """Runs `call(leaves)` with the listed `tensors` replaced by fakes; returns what was recorded.
-    Hidden inputs are searched in `function`; `flatten` returns the flat results and their
-    containers; `sizes` has symbols for sizes of arguments. Modes are restored on every exit. Raises
-    UnsupportedError, with the user's line, for a program that cannot be captured; then a fake that
-    the function stored keeps nothing alive."""
+    Hidden inputs are searched in `function`; `flatten` returns flat results and their containers;
+    `sizes` has symbols for sizes. Modes are restored on every exit. Raises UnsupportedError, with
+    the user's line, for what cannot be captured; a fake that is stored keeps nothing alive then."""
     recorder = CaptureRecorder(function, list(leaves), HookDryRun)
     recorder.sizes = sizes
     try:
         with running(sizes, Texts.HINTS):
             return _captured(recorder, call, leaves, tensors, flatten, name)
-    except BaseException:
+    except BaseException as error:
+        recorder.around.numbers.put_numbers(recorder, error)
         abandon(recorder)
         raise
 
@@ -80,8 +80,7 @@ def _captured(
         if fake is None:
             fake = seen[id(tensor)] = recorder.add_argument(index, tensor)
         faked[index] = fake
-    before = STATE.grad_mode
-    outer = STATE.recorder, STATE.watch
+    before, outer = STATE.grad_mode, (STATE.recorder, STATE.watch)
     STATE.recorder, STATE.watch = recorder, None  # hooks of the caller must not see fakes (GEN-8)
     try:
         with raising_refusals(recorder), observing():

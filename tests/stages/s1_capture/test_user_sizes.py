@@ -512,6 +512,28 @@ def test_function_of_symbolic_sizes_gives_what_eager_gives(group, text):
                 np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
 
 
+UNUSUAL = ("{x.shape, x.T.shape, (6, 3)}", "np.prod(x.shape)")
+"""Programs whose results a compiled function refuses: a set, a number of NumPy."""
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("text", [text for _, text in CASES if text not in UNUSUAL])
+def test_compiled_function_gives_what_eager_gives_at_each_size(text):
+    """One compiled function, called with one size after the other."""
+    function = compiled(text)
+    many = al.compile(function, dynamic=True, backend="reference")
+    for shape in ((6, 3), (4, 3), (2, 2), (6, 3), (1, 4), (0, 3)):
+        wanted, expected, beside = outcome(function, values(*shape))
+        what, found, rest = outcome(many, values(*shape))
+        assert (wanted, form(beside)) == (what, form(rest)), (shape, found)
+        if what == "raises":
+            assert expected is found
+            continue
+        assert [t.meta for t in expected] == [t.meta for t in found], shape
+        for a, b in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+
+
 # ---------------------------------------------------------------------- what the function stores
 class Record:
     __slots__ = ("rows",)
@@ -548,6 +570,19 @@ def test_size_that_is_stored_is_a_number_afterwards():
     capture(store, lambda leaves: [store(*leaves)], [x], [(0, x)], lambda flat: (flat, None))
     assert not any(assumption.specializes for assumption in table.log)
     assert form((6, 6, 12, {"both": [3]}, [18], {"x": (6, 3)})) == form(look())
+
+
+def test_error_of_the_function_has_numbers_and_leaves_numbers():
+    seen = []
+
+    def refusing(x):
+        seen.append(x.shape[0])
+        raise KeyError(x.shape[1], x.shape)
+
+    with pytest.raises(KeyError) as raised:
+        al.compile(refusing, dynamic=True)(values(6, 3))
+    assert form((3, (6, 3))) == form(raised.value.args)
+    assert form([6]) == form(seen)
 
 
 @functools.lru_cache

@@ -104,10 +104,18 @@ class SelfChangedNumbers:
         self._roots = list(roots)
         self._before = _looked(self._roots, leaves, keeps=True)
 
-    def check(self, recorder: CaptureTrace) -> None:
-        """Raises UnsupportedError where the function reads a number that it has changed."""
+    def put_numbers(self, recorder: CaptureTrace, error: BaseException | None = None) -> None:
+        """Puts numbers in place of the symbolic sizes that the function has stored (DYN-23), and of
+        those in an error that it raised: `raise KeyError(x.shape[0])`."""
+        table = None if error is None else table_in(error.args)
+        if error is not None and table is not None:
+            error.args = concrete(error.args, table.hints)
         if table_in([each.meta for each in recorder.placeholders]) is not None:
             _put_numbers([*self._roots, *_stored(recorder.compared())], recorder.leaves)
+
+    def check(self, recorder: CaptureTrace) -> None:
+        """Raises UnsupportedError where the function reads a number that it has changed."""
+        self.put_numbers(recorder)
         leaves, after = recorder.leaves, _looked(self._roots, recorder.leaves, keeps=False)
         changed = list(_changes(self._before, after))
         if not changed:
