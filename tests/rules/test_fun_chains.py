@@ -142,3 +142,21 @@ def test_a_view_that_strides_allow_in_eager_is_taken(
         return before * 1, after * 1
 
     assert_same_effects(f, al.compile(f, verify=2), inputs)
+
+
+@pytest.mark.rules("TEN-17", "TEN-2")
+def test_the_gradient_of_a_write_is_viewed_as_the_written_memory_was() -> None:
+    """A gradient seen as complex numbers is a copy, whose strides do not allow the same view."""
+
+    def f(x: Any) -> Any:
+        view = al.view_as_complex(x.transpose(1, 0))
+        view.movedim(0, 1).view((4,)).mul_(2)
+        return view
+
+    def inputs() -> Any:
+        return Inputs((al.arange(8.0).view(2, 2, 2).requires_grad_() * 1,))
+
+    assert_same_effects(f, al.compile(f), inputs)
+    leaf = al.arange(8.0).view(2, 2, 2).requires_grad_()
+    al.view_as_real(f(leaf * 1)).sum().backward()
+    assert leaf.grad is not None and leaf.grad.tolist() == al.full((2, 2, 2), 2.0).tolist()

@@ -311,8 +311,10 @@ def _replayed(source: Tensor, chain: Iterable[ViewStep], detached: Detached) -> 
 
 def _part(source: Tensor, step: PartStep, made: Detached) -> Tensor:
     """One result of a multi-output view of `source`, whose tape node is that of the others."""
-    whole = id(step.parts), STATE.grad_mode
+    base = source if source._base is None else source._base  # set_ may put two on one memory
+    whole = id(step.parts), STATE.grad_mode, id(base)
     if (whole, step.index) not in made:
         results = source._apply(step.parts.op, (source, *step.parts.args))
         made.update({(whole, index): result for index, result in enumerate(results)})
+        made[whole, -1] = base  # it lives as long as its id is a key
     return made[whole, step.index]

@@ -8,6 +8,7 @@ from hypothesis import example, given
 import aotlite as al
 from aotlite.ir.graph.role import Output, Primal
 from aotlite.stages.s10_runtime.backward.undefined_tangents import without_tangents
+from aotlite.testing import assert_same_effects
 
 WAYS = {
     "split": lambda x, dim: x.split(2, dim),
@@ -229,3 +230,21 @@ def test_parts_whose_gradient_goes_nowhere_have_their_views_name(way, is_compile
     assert quiet.grad_fn.name() == usual.grad_fn.name()
     assert quiet.grad_fn.next_functions == ((None, 0),)
     assert usual.grad_fn.next_functions[0][0] is not None
+
+
+@pytest.mark.rules("RT-6", "FUN-18")
+@pytest.mark.parametrize("way", sorted(WAYS))
+@pytest.mark.parametrize("put", [(), (0,), (1,), (0, 1)])
+@pytest.mark.parametrize("first", [False, True])
+def test_parts_of_an_argument_have_it_for_a_base_whatever_it_is_put_onto(way, put, first):
+    """A part that the argument is put onto is made of other memory than the results are."""
+
+    def function(x):
+        if first:
+            x.set_(x)
+        parts = WAYS[way](x, 0)
+        for index in put:
+            x.set_(parts[index])
+        return parts[0], parts[1]
+
+    assert_same_effects(function, al.compile(function), lambda: al.arange(12.0).view(4, 3))

@@ -33,6 +33,7 @@ from aotlite.eager.base.tensor import Tensor, apply_op
 from aotlite.eager.subclass.protocol import GradientForm, whole
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import CACHE_LIMIT, OPS, Op, Source, Vjp
+from aotlite.ir.ops.views.view_ops import VIEW
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -437,7 +438,10 @@ class SliceAssign(TapeNode):
 def replay(chain: Iterable[ViewStep], value: Tensor) -> Tensor:
     """The views of `chain` applied to `value`."""
     for step in chain:
-        value = value._apply(step.op.shown, (value, *step.args))
+        if step.op is VIEW:  # the strides of a copy may not allow it
+            value = value.reshape(step.result.shape)
+        else:
+            value = value._apply(step.op.shown, (value, *step.args))
     return value
 
 
@@ -447,7 +451,7 @@ def put(chain: ViewChain | tuple[ViewStep, ...], base: Any, value: object) -> An
         return value
     parents = [base]
     for step in chain[:-1]:
-        parents.append(parents[-1]._apply(step.op.shown, (parents[-1], *step.args)))
+        parents.append(replay((step,), parents[-1]))
     for step, parent in zip(reversed(chain), reversed(parents), strict=True):
         value = step.op.put(parent, value, *step.args)
     return value
