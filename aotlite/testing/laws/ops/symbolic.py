@@ -41,13 +41,15 @@ TELLS_APART: dict[str, str] = {
 """Op in which one size selects a case -> the reason."""
 
 NEEDLESS: dict[str, str] = {
-    **dict.fromkeys(("index_put", "index_put_"), "broadcast values, of three or more sizes"),
-    **dict.fromkeys(("slice_scatter", "diagonal_scatter"), "the view's size is a min or max"),
-    **dict.fromkeys(
-        ("conv2d", "batch_norm_train", "batch_norm_eval", "adaptive_avg_pool2d_backward"),
-        "orders of strides that are products of three sizes",
-    ),
-    "view_dtype_copy": "strides of which halves are taken",
+    "index_put": "values of three or more sizes are broadcast",
+    "index_put_": "values of three or more sizes are broadcast",
+    "slice_scatter": "the view's size is a min or max",
+    "diagonal_scatter": "the view's size is a min or max",
+    "conv2d": "strides are products of three sizes",
+    "batch_norm_train": "strides are products of three sizes",
+    "batch_norm_eval": "strides are products of three sizes",
+    "adaptive_avg_pool2d_backward": "strides are products of three sizes",
+    "view_dtype_copy": "halves of strides are taken",
 }
 """Op with an assumption that the search by cases does not leave out -> what it does not see."""
 
@@ -269,9 +271,10 @@ def _said(op: Op, key: tuple[Any, ...]) -> Any:
     return op.rule(*key)
 
 
-def _result(op: Op, key: tuple[Any, ...], table: SymbolTable) -> Any:
+def _result(op: Op, key: tuple[object, ...], table: SymbolTable) -> object:
     """What `_said` gives for symbols, as an op's own rule is run."""
-    return fewest(table, lambda *key: _said(op, key), key)
+    found: object = fewest(table, lambda *key: _said(op, key), key)
+    return found
 
 
 # -------------------------------------------------------------------------------------- symbols
