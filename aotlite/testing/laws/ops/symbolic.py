@@ -40,16 +40,22 @@ TELLS_APART: dict[str, str] = {
 }
 """Op in which one size selects a case -> the reason."""
 
-NEEDLESS: dict[str, str] = {
-    "index_put": "values of three or more sizes are broadcast",
-    "index_put_": "values of three or more sizes are broadcast",
+_OF_VIEWS: dict[str, str] = {
     "slice_scatter": "the view's size is a min or max",
     "diagonal_scatter": "the view's size is a min or max",
+    "view_dtype_copy": "halves of strides are taken",
+}
+_OF_VALUES: dict[str, str] = {
+    "index_put": "values of three or more sizes are broadcast",
+    "index_put_": "values of three or more sizes are broadcast",
     "conv2d": "strides are products of three sizes",
+}
+NEEDLESS: dict[str, str] = {
+    **_OF_VIEWS,
+    **_OF_VALUES,
     "batch_norm_train": "strides are products of three sizes",
     "batch_norm_eval": "strides are products of three sizes",
     "adaptive_avg_pool2d_backward": "strides are products of three sizes",
-    "view_dtype_copy": "halves of strides are taken",
 }
 """Op with an assumption that the search by cases does not leave out -> what it does not see."""
 
