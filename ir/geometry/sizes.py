@@ -140,9 +140,12 @@ def at_least_one(size: Size) -> Size:
     """The size, or 1 if it is 0."""
     if type(size) is int:
         return size if size > 1 else 1
-    # Not by what is assumed by now: the same size gives the same expression, before and after.
-    least = getattr(size, "least", None)
-    return size if least is not None and least > 0 else maximum(size, 1)
+    table = table_of((size,))
+    known: object = size > 1  # of most symbols
+    if table is not None and table.weakest:  # one expression, whatever is assumed by now
+        least = getattr(size, "least", None)
+        known = least is not None and least > 0
+    return size if known is True else maximum(size, 1)
 
 
 def minimum(a: Size, b: Size) -> Size:

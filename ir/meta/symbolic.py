@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from aotlite.ir.geometry.sizes import Shape, Size, Stride, at_least_one
+from aotlite.ir.geometry.sizes import Shape, Size, Stride, asks_first, at_least_one
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.symbols.table import SymbolTable
 
@@ -67,7 +67,9 @@ def symbolic_strides(shape: Shape, hints: Shape, stride: Stride) -> Stride:
     found: list[Size] = list(stride)
     for dim in sorted(range(len(stride)), key=lambda dim: (stride[dim], hints[dim] > 1, -dim)):
         found[dim] = reached.get(stride[dim], stride[dim])
-        after = at_least_one(shape[dim]) * found[dim]
+        size = shape[dim]
+        may_be_0 = type(size) is int or asks_first((size,))
+        after = (at_least_one(size) if may_be_0 else size) * found[dim]
         if hints[dim] > 1:
             reached.setdefault(hints[dim] * stride[dim], after)
         elif stride[dim]:

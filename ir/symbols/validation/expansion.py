@@ -116,7 +116,7 @@ class Expansion:
             return False
         if claim.function in RELATIONS:
             return self._relation(claim.function, _sum(left, right, -1), claim.result)
-        if isinstance(claim.result, float):
+        if not isinstance(claim.result, (int, SymInt)):
             return False
         return self._function(claim.function, left, right, self._of(claim.result))
 

@@ -124,7 +124,7 @@ class Solver:
         z3 = self._z3
         defined = [*self._defined(claim.left), *self._defined(claim.right)]
         left, right = self.number(claim.left), self.number(claim.right)
-        if isinstance(claim.result, float):  # of a negative exponent: where all is a number
+        if not isinstance(claim.result, (int, SymInt)):  # such as 2**-1
             return None
         if claim.function in RELATIONS:
             truth = RELATIONS[claim.function](left, right)

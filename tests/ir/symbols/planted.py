@@ -22,7 +22,7 @@ import attrs
 
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.ir.symbols.validation import judge
-from tests.ir.symbols.helpers.plants import Plant, plants
+from tests.ir.symbols.helpers.plants import MODULES, Plant, plants
 from tests.ir.symbols.helpers.size_programs import SizeProgram, difference, drawn
 
 PROGRAMS = 160
@@ -79,7 +79,10 @@ def refute(plant: Plant, programs: Sequence[SizeProgram], **options: Any) -> Ref
             except (_Endless, Exception):  # of any kind: a plant may raise what it likes
                 continue
             start = time.perf_counter()
-            verdict = judge(table, **options)
+            try:
+                verdict = judge(table, **options)
+            except Exception as error:  # what a plant made is no number
+                return Refuted(plant, program, 0.0, None, repr(error))
             seconds = time.perf_counter() - start
             counter = verdict.counter
             witness = None if counter is None else dict(counter.values)
@@ -107,10 +110,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Plants, validates and prints; see `--help`."""
     parser = argparse.ArgumentParser(prog="tests.ir.symbols.planted", description=__doc__)
     parser.add_argument("--every", type=int, default=1, help="try every n-th plant")
+    parser.add_argument("--programs", type=int, default=PROGRAMS, help="programs for each plant")
+    parser.add_argument("--module", action="append", help="only plants in this module (repeatable)")
     parser.add_argument("--verbose", action="store_true", help="print each unsound plant")
     args = parser.parse_args(argv)
-    programs = [drawn(seed) for seed in range(PROGRAMS)]
-    chosen = [plant for k, plant in enumerate(plants()) if k % args.every == 0]
+    programs = [drawn(seed) for seed in range(args.programs)]
+    every = [plant for plant in plants() if plant.module in (args.module or MODULES)]
+    chosen = every[:: args.every]
     start = time.perf_counter()
     found = []
     for plant in chosen:

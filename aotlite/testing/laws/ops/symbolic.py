@@ -3,11 +3,14 @@
 The sizes of a sample become symbols, in several ways, and the rule runs once on the symbols. Then,
 for other values of the symbols: if all assumptions hold, the symbolic result at these values is the
 result of the concrete rule; and if the concrete rule succeeds, no assumption that fixes an
-expression to one value may fail, as a graph for one size would then fit no other.
+expression to one value may fail, as a graph for one size would then fit no other. Where sizes are
+symbols from 0, each assumption is needed: at some sizes that it alone excludes, results differ.
 """
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +21,8 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_strides
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, RandomOp
 from aotlite.ir.op.dims import WHICH
-from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.assumption import Assumption, concrete
+from aotlite.ir.symbols.cases import fewest
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.testing.laws.ops.runs import bound
 from aotlite.testing.laws.samples.sample import Sample
@@ -35,6 +39,25 @@ TELLS_APART: dict[str, str] = {
     "linalg_solve": "sizes distinguish a batch of vectors from a matrix",
 }
 """Op in which one size selects a case -> the reason."""
+
+_OF_VIEWS: dict[str, str] = {
+    "slice_scatter": "the view's size is a min or max",
+    "diagonal_scatter": "the view's size is a min or max",
+    "view_dtype_copy": "halves of strides are taken",
+}
+_OF_VALUES: dict[str, str] = {
+    "index_put": "values of three or more sizes are broadcast",
+    "index_put_": "values of three or more sizes are broadcast",
+    "conv2d": "strides are products of three sizes",
+}
+NEEDLESS: dict[str, str] = {
+    **_OF_VIEWS,
+    **_OF_VALUES,
+    "batch_norm_train": "strides are products of three sizes",
+    "batch_norm_eval": "strides are products of three sizes",
+    "adaptive_avg_pool2d_backward": "strides are products of three sizes",
+}
+"""Op with an assumption that the search by cases does not leave out -> what it does not see."""
 
 Values = Mapping[str, int]
 
@@ -54,13 +77,14 @@ class SymbolicSizes:
     """(dim, number of dimensions) -> whether the size becomes symbolic."""
     less: int = attrs.field(default=0, kw_only=True)
     """A size is a symbol minus `less`, so that other values of the symbol give sizes of 0 and 1."""
-    every: bool = attrs.field(default=False, kw_only=True)
-    """Whether sizes of 0 and 1 are symbolic too. Layouts and broadcasting treat these as special
-    cases, so that rules assume their values."""
+    lower: int = attrs.field(default=2, kw_only=True)
+    """The least size. From 0 rules run by cases (`ir/symbols/cases`)."""
 
     def size(self, table: SymbolTable, hint: int) -> Any:
-        """A symbolic size."""
-        return hint if hint < 2 and not self.every else table.size(hint + self.less) - self.less
+        """A symbolic size; a number where it is below the range."""
+        if hint < self.lower:
+            return hint
+        return table.size(hint + self.less, lower=self.lower) - self.less
 
 
 VARIANTS = (
@@ -69,7 +93,8 @@ VARIANTS = (
     SymbolicSizes("first sizes are symbols", shared=True, dims=lambda dim, ndim: dim == 0),
     SymbolicSizes("last sizes are symbols", shared=True, dims=lambda dim, ndim: dim == ndim - 1),
     SymbolicSizes("sizes are symbols less 2", shared=True, less=2),
-    SymbolicSizes("0 and 1 are symbols less 2 as well", shared=True, less=2, every=True),
+    SymbolicSizes("equal sizes are one symbol from 0", shared=True, lower=0),
+    SymbolicSizes("each size is a symbol from 0", shared=False, lower=0),
 )
 
 
@@ -82,7 +107,9 @@ def symbolic_is_concrete(op: Op, samples: Sequence[Sample]) -> None:
         f"{op.name}: its assumptions hold for none of the other sizes, expected some"
     )
     for run in runs:
-        if not run.variant.shared and op.name not in TELLS_APART:
+        if run.variant.lower == 0:
+            _check_weakest(op, run)
+        elif not run.variant.shared and op.name not in TELLS_APART:
             _check_takes_others(op, run)
 
 
@@ -119,16 +146,16 @@ def _runs(op: Op, sample: Sample) -> Iterator[SymbolicRun]:
     key = op.key(bound(op, sample))
     expected = _said(op, key)
     shown = f"{op.name}{sample}"
-    seen: list[tuple[Any, bool]] = []
+    seen: list[tuple[str, int]] = []
     for variant in VARIANTS:
         table = SymbolTable(duck_shape=variant.shared)
         symbolic = _symbolized(op, key, table, variant)
         # Two variants may be equal, for example if no two sizes are.
-        same = (str(_geometry(symbolic)), variant.every)
+        same = (str(_geometry(symbolic)), variant.lower)
         if table.symbols and same not in seen:
             seen.append(same)
             where = f"{shown}, {variant.name}"
-            run = SymbolicRun(where, variant, table, symbolic, _said(op, symbolic))
+            run = SymbolicRun(where, variant, table, symbolic, _result(op, symbolic, table))
             _check_at_hints(run, expected)
             yield run
 
@@ -157,6 +184,50 @@ def _check_takes_others(op: Op, run: SymbolicRun) -> None:
         )
 
 
+def _check_weakest(op: Op, run: SymbolicRun) -> None:
+    """Checks that for some sizes that an assumption alone excludes, the result differs."""
+    log = run.table.log
+    for assumption in () if op.name in NEEDLESS else log:
+        rest = [other for other in log if other is not assumption]
+        alone = [
+            values
+            for values in _other_values(run)
+            if not assumption.holds(values) and all(other.holds(values) for other in rest)
+        ]
+        assert not alone or any(
+            not _is_same(op, run, values) for values in (*alone, *_near(alone, assumption, rest))
+        ), (
+            f"{run.where}: it assumes {assumption}, expected nothing that the result "
+            f"{run.result} does not need: it is right for {alone[0]} as well"
+        )
+
+
+def _is_same(op: Op, run: SymbolicRun, values: Values) -> bool:
+    """Whether the result on symbols is that of the rule at these sizes, which it may refuse."""
+    try:
+        return bool(_said(op, concrete(run.key, values)) == concrete(run.result, values))
+    except (AotliteError, ZeroDivisionError):
+        return False
+
+
+def _near(
+    alone: Sequence[Values], assumption: Assumption, rest: Sequence[Assumption]
+) -> Iterator[Values]:
+    """More sizes that an assumption alone excludes, drawn near those that are known."""
+    draw = random.Random(0)
+    for _ in range(_DRAWS):
+        start = draw.choice(alone)
+        values = {
+            name: size if draw.random() < 0.6 else draw.choice((0, 1, 2, 3, 5))
+            for name, size in start.items()
+        }
+        if not assumption.holds(values) and all(other.holds(values) for other in rest):
+            yield values
+
+
+_DRAWS = 2000
+
+
 def _takes(op: Op, run: SymbolicRun, values: Values) -> bool:
     try:
         _said(op, concrete(run.key, values))
@@ -169,7 +240,7 @@ def _check_at(op: Op, run: SymbolicRun, values: Values) -> bool:
     """Compares the results at these sizes; returns False if the assumptions exclude them."""
     broken = [assumption for assumption in run.table.log if not assumption.holds(values)]
     fixed = [assumption for assumption in broken if assumption.specializes]
-    if broken and (not fixed or run.variant.every or op.name in SPECIALIZES):
+    if broken and (not fixed or run.variant.lower == 0 or op.name in SPECIALIZES):
         return False
     try:
         expected = _said(op, concrete(run.key, values))
@@ -206,6 +277,12 @@ def _said(op: Op, key: tuple[object, ...]) -> object:
     return op.rule(*key)
 
 
+def _result(op: Op, key: tuple[object, ...], table: SymbolTable) -> object:
+    """What `_said` gives for symbols, as an op's own rule is run."""
+    found: object = fewest(table, lambda *key: _said(op, key), key)
+    return found
+
+
 # -------------------------------------------------------------------------------------- symbols
 def _symbolized(op: Op, key: tuple[object, ...], table: SymbolTable, variant: SymbolicSizes) -> Any:
     """The key with symbols for the sizes in metas and in arguments."""
@@ -221,7 +298,7 @@ def _argument(value: Any, table: SymbolTable, variant: SymbolicSizes) -> object:
     """Sizes in an argument as symbols: those of operands with the same hint, else new ones."""
     if type(value) is tuple:
         return tuple(_argument(item, table, variant) for item in value)
-    if value is None or value < 0:
+    if value is None or value < 0 or value < 2 - variant.lower:
         return value
     hint = value + variant.less
     known = [name for name, symbol in table.symbols.items() if symbol.hint == hint]
@@ -244,7 +321,8 @@ def _operand(value: object, table: SymbolTable, variant: SymbolicSizes) -> objec
 def _other_values(run: SymbolicRun) -> list[Values]:
     """Other values of the symbols, without duplicates."""
     hints = run.table.hints
-    found = {tuple(values.values()): values for values in _changed(hints)}
+    changed = [*_changed(hints), *(_small(hints) if run.variant.lower == 0 else ())]
+    found = {tuple(values.values()): values for values in changed}
     found.pop(tuple(hints.values()), None)
     return list(found.values())
 
@@ -261,3 +339,17 @@ def _changed(hints: Values) -> Iterator[Values]:
     for name in hints:
         yield {**hints, name: hints[name] + 1}
         yield {**hints, name: 2}
+
+
+def _small(hints: Values) -> Iterator[Values]:
+    """Sizes of 0 and 1: each by itself, by twos, and all sizes of one hint together."""
+    for name in hints:
+        for size in range(4):
+            yield {**hints, name: size}
+    for a, b in itertools.combinations(hints, 2):
+        for first, second in ((0, 0), (1, 1), (0, 1), (1, 0), (0, 3), (3, 0), (1, 3), (3, 1)):
+            yield {**hints, a: first, b: second}
+    for chosen in itertools.product((0, 1, None), repeat=len(set(hints.values()))):
+        of = dict(zip(sorted(set(hints.values())), chosen, strict=True))
+        put = {name: of[hint] for name, hint in hints.items()}
+        yield {name: hints[name] if size is None else size for name, size in put.items()}
