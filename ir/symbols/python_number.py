@@ -1,6 +1,6 @@
 """`PythonNumber`: what Python does with a number, by its value. Spec: `specs/symbols.md` (DYN-23).
 
-Ground floor. A symbolic number has no expression for a hash, a text, `n & 6`, `n.bit_length()` or
+Ground floor. A symbolic number has no expression for a hash, a text, `n & 6`, `int.bit_length` or
 an element of an array. Each of these takes the value: the base class asks its subclass for it with
 `plain`, which logs what the value is assumed to be. A result is that of the plain number, or
 whatever that raises.
