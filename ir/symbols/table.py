@@ -408,8 +408,8 @@ class SymbolTable:
         known = self.known(fact)
         memo: dict[Any, Any] = self.open if known is None else self.truths
         truth = memo[fact.relation, fact.left, fact.right] = fact if known is None else known
-        if known is not None:
-            self.said(fact.relation, fact.left, fact.right, known)
+        if type(truth) is not SymBool:
+            self.said(fact.relation, fact.left, fact.right, truth)
         return truth
 
     def assume(self, fact: SymBool | Answer) -> None:

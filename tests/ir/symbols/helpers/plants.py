@@ -63,9 +63,10 @@ class Plant:
 
     @property
     def is_of_record(self) -> bool:
-        """Whether it changes what an operator of Python records of itself."""
+        """Whether it changes what an operator of Python records of itself, or stops the record."""
         name = self.function.rpartition(".")[2]
-        return self.module == "symint" and (name.startswith("__") or name in _RECORDING)
+        of_operator = name.startswith("__") or name in _RECORDING
+        return "self.closed" in self.before or self.module == "symint" and of_operator
 
     @contextmanager
     def planted(self) -> Iterator[None]:
