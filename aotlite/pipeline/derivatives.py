@@ -240,7 +240,8 @@ class HigherOrders:
             return derivative_joint(kept_tape, arriving)
         symbols = kept_tape.recorder.sizes
         assert symbols is not None
-        with with_hints(symbols.table, self.sizes), running(symbols, Texts.HINTS):
+        running_so = running(symbols, Texts.HINTS)
+        with symbols.lock, with_hints(symbols.table, self.sizes), running_so:
             made, at = derivative_joint(kept_tape, arriving), AtSizes(self.sizes)
             return attrs.evolve(
                 made,

@@ -139,30 +139,25 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
 
 
 def _entry(
-    compilation: Compilation,
-    name: str,
-    number: str,
-    cut: StageRecords,
-    guarded_values: GuardedValues,
+    compilation: Compilation, name: str, number: str, cut: StageRecords, values: GuardedValues
 ) -> CompiledEntry:
     """Stages 9 and 10: the entry that runs what stage 8 has cut."""
-    calling, meta = cut.convention, cut.meta
     partition, run, backward = _lowered(cut, compilation)
     guarded = compilation.stages["runtime"](
         RuntimePlan(
             name=name,
             number=number,
-            meta=meta,
-            convention=calling,
+            meta=cut.meta,
+            convention=cut.convention,
             forward=partition.forward,
             run=run,
             fast_paths=compilation.options.fast_paths,
             backward=backward,
             result_spec=cut.containers.spec,
-            guarded_values=guarded_values,
+            guarded_values=values,
         )
     )
-    return CompiledEntry(compilation.number, guarded, meta, partition, cut.containers)
+    return CompiledEntry(compilation.number, guarded, cut.meta, partition, cut.containers)
 
 
 def _analyzed(
@@ -208,13 +203,14 @@ def _lowered(
     """Stage 9: the partition with reported strides, the compiled forward, and the plan of the
     backward, which is lowered when it runs."""
     meta, both = cut.meta, cut.joint
-    partition, run = lowering.lowered_forward(cut.partition, meta, compilation)
-    compiler = lowering.backward_compiler(partition, compilation)
+    forward, backward = cut.instances()
+    partition, run = lowering.lowered_forward(cut.partition, meta, compilation, forward)
+    compiler = lowering.backward_compiler(partition, compilation, backward)
     bases = cut.convention.bases
     how = cut.derivable, compilation, cut.values
     orders = derivatives.orders_of(both, partition, bases, *how)
-    backward = lowering.planned_backward(partition, meta, both, compiler, compilation, orders)
-    return partition, run, backward
+    plan = lowering.planned_backward(partition, meta, both, compiler, compilation, orders)
+    return partition, run, plan
 
 
 def _failure(both: Joint) -> str:

@@ -15,6 +15,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Primal, Saved
 from aotlite.pipeline.partitioning import static_roles
 from aotlite.pipeline.request import Compilation
+from aotlite.pipeline.size_regions.kernels import Instance, with_sizes
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -61,20 +62,24 @@ def _first_size(partition: Partition, count: int) -> int | None:
     return None
 
 
-def backward_compiler(partition: Partition, compilation: Compilation) -> Backend:
+def backward_compiler(
+    partition: Partition, compilation: Compilation, sized: Instance | None = None
+) -> Backend:
     """The backend of a partition's backward: `bw_compiler`, else `backend`."""
-    return compiler_of(compilation.options.backward_backend(), partition, compilation)
+    backend = compilation.options.backward_backend()
+    return with_sizes(compiler_of(backend, partition, compilation), sized)
 
 
 def lowered_forward(
-    partition: Partition, meta: FunctionMeta, compilation: Compilation
+    partition: Partition, meta: FunctionMeta, compilation: Compilation, sized: Instance | None
 ) -> tuple[Partition, Any]:
     """The compiled forward, and the partition with the strides that it reports (SAV-6).
-    A backend may choose the strides of what it returns; the backward then expects those."""
+    A backend may choose the strides of what it returns; the backward then expects those.
+    An instance of a size region has kernels for all sizes, `sized`, if the backend makes such."""
     for graph in (partition.forward, partition.backward):
-        _forget_origins(graph)
+        forget_origins(graph)
     backend = compilation.options.forward_backend(training=meta.training)
-    compiler = compiler_of(backend, partition, compilation)
+    compiler = with_sizes(compiler_of(backend, partition, compilation), sized)
     run = compilation.stages["lower"](partition.forward, compiler)
     compilation.observers.show_kernels("forward", run)
     return with_reported_strides(backend.name, partition, run), run
@@ -104,7 +109,7 @@ def planned_backward(
     )
 
 
-def _forget_origins(graph: Graph | None) -> None:
+def forget_origins(graph: Graph | None) -> None:
     """Clears `origin` of all nodes: the graphs of earlier stages can be freed (PIP-6)."""
     for node in () if graph is None else graph.nodes:
         node.origin = None

@@ -5,15 +5,19 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.ir.graph import Graph
 from aotlite.ir.symbols.assumption import with_hints
 from aotlite.ir.symbols.table import SymbolTable
+
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
 
 
 def values(shape: Sequence[int], *, grad: bool = False) -> al.Tensor:
@@ -292,6 +296,69 @@ def test_what_a_block_of_hints_assumes_is_forgotten() -> None:
     assert (s0 + 1).hint == 7
     assert before == ([each.text for each in table.log], table.range(s0))
     assert not bool(s0 > 8)
+
+
+@needs_compiler
+@pytest.mark.rules("SIZ-6", "SIZ-9")
+def test_kernels_of_a_region_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forward and backward; a size that is not a multiple of the vector's is no exception."""
+
+    def mlp(x: al.Tensor, w: al.Tensor) -> tuple[al.Tensor, ...]:
+        y = (x @ w).relu()
+        return (y * y).sum(0), y.softmax(-1)
+
+    compiled = al.compile(mlp, dynamic=True, backend="cpu")
+    loaded: list[str] = []
+    for module in ("sized_program", "compiled_program"):
+        load = import_module(f"aotlite.backends.cpu.{module}").load_c
+
+        def counted(text: str, *rest: object, load: Any = load, **how: object) -> object:
+            loaded.append(text)
+            return load(text, *rest, **how)
+
+        monkeypatch.setattr(f"aotlite.backends.cpu.{module}.load_c", counted)
+    for n, m, k in ((32, 16, 8), (33, 16, 8), (7, 5, 3), (64, 64, 64)):
+        outcomes: list[list[Any]] = []
+        for function in (compiled, mlp):
+            x, w = values((n, m), grad=True), values((m, k), grad=True)
+            results = function(x, w)
+            grads = al.autograd.grad([(r * r).sum() for r in results], [x, w])
+            outcomes.append([t.detach().numpy() for t in (*results, *grads) if t is not None])
+        for found, expected in zip(*outcomes, strict=True):
+            assert np.allclose(found, expected, rtol=1e-4, atol=1e-4)
+        if n == 32:
+            assert len(loaded) == 2
+    assert len(loaded) == 2
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("SIZ-2")
+def test_why_there_are_no_kernels_for_all_sizes_is_told() -> None:
+    compiled = al.compile(lambda x: x * 2, dynamic=True, backend="reference")
+    compiled(values((3,)))
+    region: Any = compiled.entries[0].guarded
+    (kernels, none) = region.records.kernels
+    assert none is None
+    assert kernels.why_not == ["<lambda>: backend 'reference' takes numbers only"]
+
+
+@pytest.mark.rules("DYN-11")
+def test_the_guards_of_a_region_are_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that simplifies wrongly is told where the function is compiled, and nothing runs."""
+    good = al.compile(branches_on_a_remainder, dynamic=True, backend="reference")
+    good(values((6,)))
+    region: Any = good.entries[0].guarded
+    assert region.sizes.proof.is_proved
+    plain = SymbolTable.known
+
+    def known(table: Any, fact: Any) -> Any:
+        return True if str(fact.right) == "3" else plain(table, fact)
+
+    monkeypatch.setattr(SymbolTable, "known", known)
+    wrong = al.compile(lambda x: x if x.shape[0] > 3 else -x, dynamic=True, backend="reference")
+    with pytest.raises(al.GuardError, match="s0 > 3"):
+        wrong(values((6,)))
+    assert wrong.entries == []
 
 
 # ------------------------------------------------------------------------------------------- limits

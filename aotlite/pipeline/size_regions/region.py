@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from aotlite.backends.python_source import listed
 from aotlite.eager.base.modes import outside_regions
 from aotlite.ir.collector import collector_paused
+from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, output_node
@@ -29,7 +30,9 @@ from aotlite.ir.graph.role import Primal
 from aotlite.ir.symbols.assumption import Assumption, at_places
 from aotlite.ir.symbols.symint import SymBool
 from aotlite.pipeline.derivatives import Derivable
+from aotlite.pipeline.lowering import forget_origins
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
+from aotlite.pipeline.size_regions.kernels import Instance, SizedKernels
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.base import Record
@@ -48,6 +51,13 @@ from aotlite.stages.s10_runtime.guards.writer import MISS, write_guards
 from aotlite.stages.s10_runtime.source import FunctionSource
 from aotlite.stages.shared.size_values import AtSizes
 
+if TYPE_CHECKING:
+    from aotlite.ir.symbols import validation
+else:  # for regions alone
+    validation = deferred("aotlite.ir.symbols.validation")
+
+PROOF_SECONDS = 1.0
+"""The time that a proof of a region's guards may take; what is open then is in its verdict."""
 MOST_INSTANCES = 256
 """The number of instances that a region keeps; the one that was made first goes first."""
 
@@ -67,6 +77,15 @@ class StageRecords(Record):
     containers: Containers
     values: dict[str, int] | None = None
     """The numbers that stand for symbols, by name; None where there were none."""
+    kernels: tuple[SizedKernels | None, ...] = (None, None)
+    """The kernels for all sizes of forward and backward."""
+
+    def instances(self) -> tuple[Instance | None, ...]:
+        """Forward and backward with the kernels for all sizes; None without any."""
+        halves = self.partition.forward, self.partition.backward
+        pairs = zip(self.kernels, halves, strict=True)
+        values = self.values or {}
+        return tuple([Instance(k, g, values) if k and g else None for k, g in pairs])
 
     def at(self, values: dict[str, int]) -> StageRecords:
         """The records with numbers for symbols, given by name."""
@@ -105,7 +124,11 @@ def region_entry(
     source = FunctionSource()
     sized = [Primal(index) for index in sizes.metas]
     checks = write_guards(source, first, marks=False, sized=sized)
-    light = attrs.evolve(cut, joint=_without_ops(cut.joint))
+    kernels = []
+    for graph in (cut.partition.forward, cut.partition.backward):
+        forget_origins(graph)
+        kernels.append(None if graph is None else SizedKernels(graph, sizes))
+    light = attrs.evolve(cut, joint=_without_ops(cut.joint), kernels=tuple(kernels))
     region = SizeRegion(
         name=request.name,
         number=compilation.number,
@@ -116,6 +139,8 @@ def region_entry(
         make_entry=partial(entry_of, compilation, request.name),
         why_not_unsized=partial(what_fails, checks, source.scope),
     )
+    if compilation.options.verify:
+        sizes.proof = validation.validate(sizes.table, time_limit=PROOF_SECONDS)
     sizes.table.closed = True
     region.check_marks()
     region.begin(request.leaves)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from aotlite.ir.errors import ArgumentError
+from aotlite.ir.forks import lock
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_strides
@@ -19,6 +21,9 @@ from aotlite.ir.symbols.assumption import Texts, printing
 from aotlite.ir.symbols.polynomial import Range
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import SymbolTable
+
+if TYPE_CHECKING:
+    from aotlite.ir.symbols.validation.verdict import Verdict
 
 LEAST = 2
 """The least value of a symbol: sizes of 0 and 1 stay numbers (DYN-1)."""
@@ -59,6 +64,10 @@ class SymbolicSizes:
     metas: dict[int, TensorMeta] = attrs.field(factory=dict)
     """By the number of a flat argument: its meta with symbols."""
     asked: dict[str, SizeRequest] = attrs.field(factory=dict)
+    proof: Verdict | None = None
+    """How it was shown that the guards imply every fact that was used (DYN-11)."""
+    lock: Any = attrs.field(factory=lock)
+    """Held by who records or proves with the table: instances of several threads share it."""
     _named: dict[str, SymInt] = attrs.field(factory=dict)
 
     def __bool__(self) -> bool:

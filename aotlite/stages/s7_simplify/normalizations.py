@@ -5,6 +5,7 @@ Used by the pipeline before stage 8. Rules: PART-38. Spec: `specs/s7_simplify.md
 
 from __future__ import annotations
 
+from aotlite.ir.geometry.sizes import always_same
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes
 from aotlite.ir.op import Cost, PureOp
 from aotlite.stages.s7_simplify.common_subexpressions import (
@@ -62,4 +63,4 @@ def _is_normalization(node: Node) -> bool:
         return False
     made = node.meta[0] if type(node.meta) is tuple else node.meta
     read = node.args[0].meta if type(node.args[0]) is Node else None
-    return read is not None and made.shape == read.shape  # type: ignore[union-attr]
+    return read is not None and always_same(made.shape, read.shape)  # type: ignore[union-attr]

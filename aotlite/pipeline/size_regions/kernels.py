@@ -1,0 +1,73 @@
+"""Kernels for all sizes of a region: each graph is compiled once, and gets the sizes of a call.
+
+A backend with `compile_sized` compiles the graphs with symbols. One without it, or that cannot make
+such kernels for a graph, compiles the graph of each instance. Rules: SIZ-1 to SIZ-12. Spec:
+`specs/sized_kernels.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from aotlite.backends.calling_convention import Run
+from aotlite.backends.protocol import Backend, SizedRun, WindowFunction
+from aotlite.ir.forks import Memo
+from aotlite.ir.graph import Graph
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+
+
+@attrs.define(eq=False, repr=False)
+class SizedKernels:
+    """What a backend has made of one graph with symbols; nothing before it is asked for."""
+
+    graph: Graph
+    sizes: SymbolicSizes
+    why_not: list[str] = attrs.field(factory=list)
+    """Why there are no kernels for all sizes, by graph."""
+    _made: Memo[str, SizedRun | None] = attrs.field(factory=Memo)
+
+    def of(self, backend: Backend) -> SizedRun | None:
+        """The kernels for all sizes; None if the backend makes none of this graph."""
+        return self._made.get(backend.name, self._compiled, backend)
+
+    def _compiled(self, backend: Backend) -> SizedRun | None:
+        compile_sized: Any = getattr(backend, "compile_sized", None)
+        if compile_sized is None:
+            self.why_not.append(f"{self.graph.name}: backend {backend.name!r} takes numbers only")
+            return None
+        with self.sizes.lock:
+            made: SizedRun | None = compile_sized(self.graph, self.why_not.append)
+        return made
+
+
+@attrs.frozen
+class Instance:
+    """The kernels of a graph with symbols, for the graph with these numbers in their place."""
+
+    kernels: SizedKernels
+    graph: Graph
+    values: Mapping[str, int]
+
+
+class SizedBackend:
+    """A backend that takes the kernels for all sizes, if it is given the graph of an instance."""
+
+    def __init__(self, backend: Backend, instance: Instance) -> None:
+        self.backend = backend
+        self.name = backend.name
+        self.trusted = getattr(backend, "trusted", False)
+        self.instance = instance
+
+    def compile(self, graph: Graph) -> Run | WindowFunction:
+        """The run of the graph: of kernels for all sizes, or of its own."""
+        each = self.instance
+        sized = each.kernels.of(self.backend) if graph is each.graph else None
+        return self.backend.compile(graph) if sized is None else sized.at(each.values)
+
+
+def with_sizes(backend: Backend, instance: Instance | None) -> Backend:
+    """The backend, which takes the kernels of an instance for its graph; itself without one."""
+    return backend if instance is None else SizedBackend(backend, instance)
