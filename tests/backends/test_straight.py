@@ -35,7 +35,7 @@ def lent(graph: Graph, arrays: Iterable[Any]) -> list[Any]:
     pairs = zip(graph.placeholders, is_read(graph), arrays, strict=True)
     for node, read, array in pairs:
         meta: Any = node.meta
-        start = 0 if travels_as_array(meta) else 3
+        start = 0 if travels_as_array(meta) else 4
         buffer = NUMPY.allocate(meta.span + start, meta.dtype)
         buffer[...] = 0
         whole = NUMPY.strided(buffer, meta.dtype, meta.shape, meta.stride, start)

@@ -133,7 +133,9 @@ def test_graphs_in_files_of_before_are_those_of_today() -> None:
     step = al.compile(loss)
     step(al.ones(2, 3).requires_grad_(), al.ones(3, 2))
     assert step.backward_graph is not None
-    assert [forward.code, backward.code] == [step.forward_graph.code, step.backward_graph.code]
+    # The inverse of a view names its size by now, where it was inferred.
+    before = backward.code.replace("view(restride, (-1,))", "view(restride, (4,))")
+    assert [forward.code, before] == [step.forward_graph.code, step.backward_graph.code]
 
 
 def loss(x: Any, w: Any) -> Any:

@@ -56,6 +56,7 @@ NEEDLESS: dict[str, str] = {
     "batch_norm_train": "strides are products of three sizes",
     "batch_norm_eval": "strides are products of three sizes",
     "adaptive_avg_pool2d_backward": "strides are products of three sizes",
+    "where": "sizes of three operands that may each be 1",
 }
 """Op with an assumption that the search by cases does not leave out -> what it does not see."""
 
