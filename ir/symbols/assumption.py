@@ -108,7 +108,7 @@ def concrete(value: object, values: Mapping[str, int]) -> Any:
 # A tape with symbols is kept for derivatives of a backward. They are recorded late, for the sizes
 # of a call, which need not be those that were traced (DYN-10).
 _STATE: Final = (
-    *("log", "interned", "truths", "open", "cache", "_facts", "namesakes", "_results", "_calls"),
+    *("log", "interned", "truths", "open", "cache", "facts", "namesakes", "_results", "_calls"),
     "atoms",
 )
 """The fields of a table that a trace changes."""

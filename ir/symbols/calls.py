@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from aotlite.ir.symbols.polynomial import (
     Atom,
@@ -308,3 +308,41 @@ def _factor(atom: Atom, *, alone: bool) -> str:
     text = str(atom)
     plain = alone or not isinstance(atom, Call) or atom.function in ("max", "min")
     return text if plain else f"({text})"
+
+
+# --------------------------------------------------------------------------------------- settling
+def settled(table: Settling, value: Value) -> Value:
+    """The number with what is known of its atoms in their place: `s0*s1` is `4*s1` where s0 is 4,
+    and all symbols that are equal are one. Nothing is assumed."""
+    if not isinstance(value, SymInt):
+        return value
+    found: Value = 0
+    for monomial, c in table.facts.settled(value.terms).items():
+        product: Value = c
+        for atom in monomial:
+            product = product * _settled_atom(table, atom)
+        found = found + product
+    return found
+
+
+def _settled_atom(table: Settling, atom: Atom) -> Value:
+    if not isinstance(atom, Call):
+        return table.of({(atom,): 1})
+    operands = [settled(table, each) for each in (atom.left, atom.right)]
+    if any(isinstance(each, SymInt) for each in operands):
+        return table.call(atom.function, *operands)
+    return FUNCTIONS[atom.function](*[int(each) for each in operands])
+
+
+class Settling(Table, Protocol):
+    """A table, with the facts on its atoms."""
+
+    @property
+    def facts(self) -> KnownTerms: ...
+
+
+class KnownTerms(Protocol):
+    """What is known of atoms (`proofs.Facts`)."""
+
+    def settled(self, terms: Terms) -> Terms:
+        """The polynomial with known atoms replaced by their values."""

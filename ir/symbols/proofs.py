@@ -110,7 +110,7 @@ class Facts:
     # -------------------------------------------------------------------------------- questions
     def nonnegative(self, terms: Terms) -> bool | None:
         """Whether the polynomial is at least 0. Its negation, `-terms >= 1`, is tried as well."""
-        terms = self._settled(terms)
+        terms = self.settled(terms)
         low, high = bounds(terms)
         if low is not None and low >= 0:
             return True
@@ -124,7 +124,7 @@ class Facts:
 
     def zero(self, terms: Terms) -> bool | None:
         """Whether the polynomial is 0."""
-        terms = self._settled(terms)
+        terms = self.settled(terms)
         low, high = bounds(terms)
         if low is not None and low > 0 or high is not None and high < 0:
             return False
@@ -140,14 +140,14 @@ class Facts:
 
     def range(self, terms: Terms) -> Range:
         """Bounds of the value."""
-        return bounds(self._settled(terms))
+        return bounds(self.settled(terms))
 
     def constant(self, terms: Terms) -> int | None:
         """The value of the polynomial, if it is known; else None."""
-        terms = self._settled(terms)
+        terms = self.settled(terms)
         return terms.get((), 0) if _constant(terms) else None
 
-    def _settled(self, terms: Terms) -> Terms:
+    def settled(self, terms: Terms) -> Terms:
         """The polynomial with known atoms replaced by their values."""
         while self._values:
             settled = substitute(terms, self._values)
@@ -186,7 +186,7 @@ class Facts:
             divisor, _ = self.range(_terms(atom.right))
             positive = divisor is not None and divisor >= 1
             changed = without_quotient(terms, atom) if positive else None
-            return None if changed is None else self._sign(self._settled(changed), depth)
+            return None if changed is None else self._sign(self.settled(changed), depth)
         if atom.function in ("max", "min"):
             return self._sign_without_extreme(terms, atom, depth)
         return None
@@ -194,7 +194,7 @@ class Facts:
     def _sign_without_extreme(self, terms: Terms, atom: Call, depth: int) -> bool | None:
         """`_sign` with a max or min replaced by each of its operands in turn."""
         both = [
-            self._sign(self._settled(substitute(terms, {atom: _terms(operand)})), depth)
+            self._sign(self.settled(substitute(terms, {atom: _terms(operand)})), depth)
             for operand in (atom.left, atom.right)
         ]
         if both[0] == both[1]:
@@ -206,7 +206,7 @@ class Facts:
     # ------------------------------------------------------------------------------ assumptions
     def learn_nonnegative(self, terms: Terms) -> None:
         """Adds the fact that the polynomial is at least 0, in both forms that are asked for."""
-        terms = self._settled(terms)
+        terms = self.settled(terms)
         self._learn(_positive_content(terms))
         above = _without_factors(add(terms, {(): 1}))
         self._learn(_positive_content(add(above, {(): 1}, -1)))
@@ -224,7 +224,7 @@ class Facts:
 
     def learn_zero(self, terms: Terms) -> None:
         """Adds the fact that the polynomial is 0; solves it for an atom where that is possible."""
-        terms = _content(self._settled(terms))
+        terms = _content(self.settled(terms))
         self._least.update({_key(rest): -c for rest, c in map(_apart, (terms, scaled(terms, -1)))})
         self._say(("==", terms, 0, True))
         for atom in sorted(_singles(terms), key=lambda atom: -atom.number):
@@ -242,15 +242,15 @@ class Facts:
         """Adds the earlier facts again, with the newly known atom replaced by its value."""
         for key, least in list(self._least.items()):
             terms = add(dict(key), {(): least} if least else {}, -1)
-            if not _constant(self._settled(terms)):
+            if not _constant(self.settled(terms)):
                 self.learn_nonnegative(terms)
         for key in list(self._nonzero):
-            if not _constant(self._settled(dict(key))):
+            if not _constant(self.settled(dict(key))):
                 self.learn_nonzero(dict(key))
 
     def learn_nonzero(self, terms: Terms) -> None:
         """Adds the fact that the polynomial is not 0."""
-        terms = _content(self._settled(terms))
+        terms = _content(self.settled(terms))
         self._nonzero.add(_key(terms))
         self._nonzero.add(_key(scaled(terms, -1)))
         self._say(("!=", terms, 0, True))

@@ -93,7 +93,7 @@ class SymbolTable:
     """While code is made that must be right for all sizes: how it spells a size (`proving`)."""
     events: Events = attrs.field(factory=Events, init=False)
     """Every fact that was used, each at least once (DYN-11)."""
-    _facts: Facts = attrs.field(init=False)
+    facts: Facts = attrs.field(init=False)
     namesakes: dict[Any, SymInt] = attrs.field(factory=dict, init=False)
     """Terms -> the number, where another number has its key: a hash collision."""
     _results: dict[Any, Any] = attrs.field(factory=dict, init=False)
@@ -103,8 +103,8 @@ class SymbolTable:
     atoms: list[Atom] = attrs.field(factory=list, init=False)
     """Every atom, in order of its number."""
 
-    @_facts.default
-    def _no_facts(self) -> Facts:
+    @facts.default
+    def _nofacts(self) -> Facts:
         return Facts(self.events.append)
 
     # ---------------------------------------------------------------------------------- symbols
@@ -301,7 +301,7 @@ class SymbolTable:
         if found is None:
             made = Call(len(self.atoms), function, left, right, room)
             self.atoms.append(made)
-            self._facts.watch(made)
+            self.facts.watch(made)
             for relation, bound in zip((">=", "<="), room, strict=True):
                 if bound is not None:
                     self.said(relation, {(made,): 1}, bound, True)
@@ -310,7 +310,7 @@ class SymbolTable:
 
     def range(self, value: Value) -> Range:
         """(lower, upper) bounds for all values of the symbols; None for no bound."""
-        return self._facts.range(self.terms_of(value))
+        return self.facts.range(self.terms_of(value))
 
     def sympy_quotient(self, dividend: Terms, divisor: Terms) -> tuple[Terms, Terms] | None:
         """(q, 0) where dividend = q * divisor over the integers, else None."""
@@ -345,9 +345,9 @@ class SymbolTable:
             return answer
         difference = self.terms_of(fact.left - fact.right)
         if fact.relation in ("==", "!="):
-            zero = self._facts.zero(difference)
+            zero = self.facts.zero(difference)
             return None if zero is None else zero == (fact.relation == "==")
-        return self._facts.nonnegative(nonnegative_form(fact.relation, difference))
+        return self.facts.nonnegative(nonnegative_form(fact.relation, difference))
 
     def known_truth(self, left: Value, relation: str, right: Value) -> bool | None:
         """`known` for two values of which both may be ints."""
@@ -377,7 +377,7 @@ class SymbolTable:
 
     def specialize(self, value: SymInt) -> int:
         """The hint; logs the assumption that the value equals it."""
-        constant = self._facts.constant(value.terms)
+        constant = self.facts.constant(value.terms)
         if constant is None and self.spelled is not None:
             raise Unproved(f"the value of {self.expression(value)}")
         number: int = value.hint if constant is None else constant
@@ -428,11 +428,11 @@ class SymbolTable:
         self.open.clear()
         difference = self.terms_of(fact.left - fact.right)
         if fact.relation == "==":
-            self._facts.learn_zero(difference)
+            self.facts.learn_zero(difference)
         elif fact.relation == "!=":
-            self._facts.learn_nonzero(difference)
+            self.facts.learn_nonzero(difference)
         else:
-            self._facts.learn_nonnegative(nonnegative_form(fact.relation, difference))
+            self.facts.learn_nonnegative(nonnegative_form(fact.relation, difference))
 
     # ----------------------------------------------------------------------------------- events
     def said(self, function: str, left: object, right: object, result: Result) -> Result:

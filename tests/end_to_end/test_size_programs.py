@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from aotlite.backends.native.compiler.toolchain import find_compiler
 from tests.end_to_end.size_programs import check, draw
 
 
@@ -24,6 +25,14 @@ def test_random_programs_of_sizes_are_eagers_at_all_sizes() -> None:
     seen = compared(range(1000, 1040), 4, backend="reference")
     assert seen["refused"] <= 0.05 * seen["points"]
     assert seen["served"] >= 1.5 * seen["entries"]
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
+@pytest.mark.rules("SIZ-6")
+def test_programs_that_were_wrong_in_kernels_for_all_sizes_are_eagers() -> None:
+    """A vector axis that is known to be shorter than a block, as its size is a minimum."""
+    for seed in (6076, 6093):
+        compared(range(seed, seed + 1), 3, backend="cpu")
 
 
 @pytest.mark.long

@@ -15,8 +15,10 @@ import attrs
 from aotlite.backends.calling_convention import Run
 from aotlite.backends.protocol import Backend, SizedRun, WindowFunction
 from aotlite.ir.forks import Memo
-from aotlite.ir.graph import Graph
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.meta import table_in
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+from aotlite.stages.shared.size_values import Settled
 
 
 @attrs.define(eq=False, repr=False)
@@ -39,7 +41,11 @@ class SizedKernels:
             self.why_not.append(f"{self.graph.name}: backend {backend.name!r} takes numbers only")
             return None
         with self.sizes.lock:
-            made: SizedRun | None = compile_sized(self.graph, self.why_not.append)
+            graph = Settled(self.sizes.table).graph(self.graph)
+            if not any(map(_is_sized, graph.nodes)):
+                self.why_not.append(f"{self.graph.name}: the guards say what each size is")
+                return None
+            made: SizedRun | None = compile_sized(graph, self.why_not.append)
         return made
 
 
@@ -66,6 +72,10 @@ class SizedBackend:
         each = self.instance
         sized = each.kernels.of(self.backend) if graph is each.graph else None
         return self.backend.compile(graph) if sized is None else sized.at(each.values)
+
+
+def _is_sized(node: Node) -> bool:
+    return table_in((node.meta, *node.args)) is not None
 
 
 def with_sizes(backend: Backend, instance: Instance | None) -> Backend:

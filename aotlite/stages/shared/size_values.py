@@ -14,11 +14,14 @@ from typing import Any
 import attrs
 
 from aotlite.eager.base.tape.view_chain import PartStep, ViewChain, ViewStep
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.graph.role import ROLES
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.symbols.assumption import at_places, concrete
+from aotlite.ir.symbols.calls import settled
 from aotlite.ir.symbols.symint import SymInt
+from aotlite.ir.symbols.table import SymbolTable
 from aotlite.stages.records.backward.gradient_reads import GradientReads, merged
 
 _STEP = ("args", "operand", "result")
@@ -45,7 +48,7 @@ class AtSizes:
         """The value with numbers in place of its symbols; itself where it has none."""
         kind = type(value)
         if kind is SymInt:
-            return concrete(value, self.values)
+            return self._number(value)
         if kind is Node:
             return self._nodes.get(value, value)
         if kind is str:
@@ -59,7 +62,7 @@ class AtSizes:
 
     def _put(self, value: Any, kind: type) -> Any:
         if kind is TensorMeta:
-            return value.concrete(self.values)
+            return self._meta(value)
         if kind is Graph:
             return self.graph(value)
         if kind is ViewChain:
@@ -79,6 +82,12 @@ class AtSizes:
         if attrs.has(kind) and kind.__module__.startswith(_ROOMS):
             return self._record(value, kind)
         return value
+
+    def _number(self, value: SymInt) -> Any:
+        return concrete(value, self.values)
+
+    def _meta(self, meta: TensorMeta) -> TensorMeta:
+        return meta.concrete(self.values)
 
     def _chain(self, chain: ViewChain) -> ViewChain:
         """The chain with its steps' symbols replaced: chains of one beginning share it, too."""
@@ -148,3 +157,21 @@ class AtSizes:
 
 def _same(after: Iterable[object], before: Iterable[object]) -> bool:
     return all(a is b for a, b in zip(after, before, strict=True))
+
+
+class Settled(AtSizes):
+    """Replaces symbols by what the guards say of them: a number that they equal, or one of several
+    equal symbols. Texts stay as they are."""
+
+    def __init__(self, table: SymbolTable) -> None:
+        super().__init__({})
+        self.table = table
+
+    def _number(self, value: SymInt) -> Any:
+        return settled(self.table, value)
+
+    def _meta(self, meta: TensorMeta) -> TensorMeta:
+        if not is_symbolic((*meta.shape, *meta.stride)):
+            return meta
+        shape, stride = (tuple(map(self.put, each)) for each in (meta.shape, meta.stride))
+        return tensor_meta(shape, stride, meta.dtype, meta.device)

@@ -164,7 +164,9 @@ class KernelPrinter:
         if self.loops.vector is not None:
             extent = self.facts.extents[self.loops.vector]
             found += part_bounds("v", "block", extent, self.loops.block)
-            found = found if is_axis(self.loops.blocks) else ["const i64 v0 = 0;"]
+            if not is_axis(self.loops.blocks):
+                end = f", v1 = {extent}" if is_symbolic((extent,)) else ""
+                found = [f"const i64 v0 = 0{end};"]
         if self.loops.tile is not None:
             found += part_bounds("u", "tile", self.facts.extents[self.loops.tile], TILE)
         return found

@@ -50,13 +50,14 @@ _OF_VALUES: dict[str, str] = {
     "index_put_": "values of three or more sizes are broadcast",
     "conv2d": "strides are products of three sizes",
 }
+_OF_CHOICES: dict[str, str] = {"where": "sizes of three operands that may each be 1"}
 NEEDLESS: dict[str, str] = {
     **_OF_VIEWS,
     **_OF_VALUES,
+    **_OF_CHOICES,
     "batch_norm_train": "strides are products of three sizes",
     "batch_norm_eval": "strides are products of three sizes",
     "adaptive_avg_pool2d_backward": "strides are products of three sizes",
-    "where": "sizes of three operands that may each be 1",
 }
 """Op with an assumption that the search by cases does not leave out -> what it does not see."""
 
