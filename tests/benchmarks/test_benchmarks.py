@@ -9,8 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
+from aotlite.backends.native.compiler.toolchain import find_compiler
+from aotlite.backends.threads import get_num_threads, set_num_threads
 from aotlite.eager.subclass.protocol import is_wrapper, leaves_of
-from benchmarks import calls, common, eager, effects, first_call, loops, overhead, pipeline, symbols
+from benchmarks import (
+    calls,
+    common,
+    eager,
+    effects,
+    first_call,
+    loops,
+    overhead,
+    pipeline,
+    sizes,
+    symbols,
+)
 from benchmarks.first_call import Job
 from benchmarks.pipeline import OURS, TORCH, VERIFIED, Measured
 from benchmarks.programs import TorchLike, program
@@ -66,6 +79,25 @@ def test_pipeline_prints_ours_without_peers(capsys, tmp_path):
     default = [each for each in found if each["column"] == ["aotlite", "default", 0]]
     assert [each["row"] for each in default] == ["chain:4", "chain:8", "mlp:1"]
     assert all(each["seconds"] > 0 and each["failed"] is None for each in default)
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
+@pytest.mark.slow("compiles a block of a transformer three times")
+def test_sizes_prints_what_one_compilation_for_all_lengths_costs(capsys):
+    threads = get_num_threads()
+    try:
+        sizes.main(["--blocks", "1", "--width", "16", "--lengths", "3", "--rounds", "1"])
+    finally:
+        set_num_threads(threads)
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("|")
+    ]
+    found = {name: rest for name, *rest in rows}
+    assert ["1", "3", ""] == found["compilations"]
+    assert ["2", "6", ""] == found["libraries"]
+    assert 0 < float(found["a later call, s"][2])
 
 
 def test_missing_peer_is_a_line(monkeypatch, capsys):

@@ -1,0 +1,188 @@
+"""Trains a transformer on batches of many lengths: compiled once, and compiled for each length.
+
+`python -m benchmarks.sizes` prints, for the same train step with symbols for sizes and without:
+compilations, libraries that the C compiler made, seconds of the first call of a length, and of
+calls of lengths that were met. Both functions are called in turn; times are medians. Lengths are
+multiples of the vector width and not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+import numpy as np
+
+import aotlite as al
+from aotlite.backends.cpu import compiled_program, sized_program
+from aotlite.backends.threads import set_num_threads
+from benchmarks.common import machine, table, wide_console
+
+LENGTHS = (
+    *(16, 17, 24, 31, 32),
+    *(33, 40, 47, 48, 56),
+    *(63, 64, 65, 72, 80),
+    *(96, 97, 112, 127, 128),
+)
+COLUMNS = ("", "symbols", "numbers", "ratio")
+
+
+class Transformer:
+    """Pre-norm blocks of attention and an MLP, which read sizes of their input."""
+
+    def __init__(self, blocks: int, width: int, heads: int) -> None:
+        draws = np.random.default_rng(0)
+        self.heads = heads
+
+        def weight(*shape: int) -> al.Tensor:
+            numbers = draws.standard_normal(shape).astype(np.float32) * 0.05
+            return al.tensor(numbers).requires_grad_()
+
+        self.blocks = [
+            {
+                "query": weight(width, width),
+                "key": weight(width, width),
+                "value": weight(width, width),
+                "out": weight(width, width),
+                "first": weight(width, 4 * width),
+                "second": weight(4 * width, width),
+            }
+            for _ in range(blocks)
+        ]
+
+    @property
+    def parameters(self) -> list[al.Tensor]:
+        """All weights."""
+        return [each for block in self.blocks for each in block.values()]
+
+    def loss(self, x: al.Tensor, parameters: list[al.Tensor]) -> al.Tensor:
+        """The mean square of the last block's output; `x` is of (batch, length, width)."""
+        for at in range(0, len(parameters), 6):
+            query, key, value, out, first, second = parameters[at : at + 6]
+            normed = _normed(x)
+            q, k, v = [self._parted(normed @ each) for each in (query, key, value)]
+            scores = (q @ k.transpose(2, 3) * 0.125).softmax(-1)
+            x = x + (scores @ v).transpose(1, 2).reshape(x.shape) @ out
+            x = x + (_normed(x) @ first).gelu() @ second
+        return (x * x).mean()
+
+    def _parted(self, x: al.Tensor) -> al.Tensor:
+        batch, length, width = x.shape
+        return x.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+
+
+def _normed(x: al.Tensor) -> al.Tensor:
+    centered = x - x.mean(-1, True)
+    return centered / ((centered * centered).mean(-1, True) + 1e-5).sqrt()
+
+
+@attrs.define
+class Trained:
+    """A compiled train step, with what it cost."""
+
+    step: Any
+    libraries: int = 0
+    first: list[float] = attrs.field(factory=list)
+    again: list[float] = attrs.field(factory=list)
+
+    def run(self, x: al.Tensor, parameters: list[al.Tensor], times: list[float]) -> float:
+        """One forward and backward; the loss."""
+        before = _LOADED[0]
+        begin = time.perf_counter()
+        loss = self.step(x, parameters)
+        al.autograd.grad(loss, parameters)
+        times.append(time.perf_counter() - begin)
+        self.libraries += _LOADED[0] - before
+        return float(loss.item())
+
+
+_LOADED = [0]
+"""How many libraries were loaded."""
+_MODULES: tuple[Any, ...] = (compiled_program, sized_program)
+
+
+@contextmanager
+def counted_libraries() -> Iterator[None]:
+    """A block in which libraries that are loaded are counted."""
+    loads: list[Any] = [module.load_c for module in _MODULES]
+
+    def counting(load: Any) -> Any:
+        def counted(text: str, *rest: Any, **how: Any) -> Any:
+            _LOADED[0] += 1
+            return load(text, *rest, **how)
+
+        return counted
+
+    for module, load in zip(_MODULES, loads, strict=True):
+        module.load_c = counting(load)
+    try:
+        yield
+    finally:
+        for module, load in zip(_MODULES, loads, strict=True):
+            module.load_c = load
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--blocks", type=int, default=24)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--lengths", type=int, default=len(LENGTHS), help="the first so many")
+    parser.add_argument("--threads", type=int, default=1)
+    given = parser.parse_args(arguments)
+    set_num_threads(given.threads)
+    with counted_libraries():
+        compared(given)
+
+
+def compared(given: argparse.Namespace) -> None:
+    """Trains with both functions by turns, and prints what it took."""
+    model = Transformer(given.blocks, given.width, heads=4)
+    parameters = model.parameters
+    symbols = Trained(
+        al.compile(model.loss, dynamic_shapes={"x": {0: True, 1: True}}, backend="cpu")
+    )
+    numbers = Trained(al.compile(model.loss, recompile_limit=64, backend="cpu"))
+    draws = np.random.default_rng(1)
+    lengths = LENGTHS[: given.lengths]
+    batches = {
+        n: al.tensor(draws.standard_normal((4, n, given.width)).astype(np.float32)) for n in lengths
+    }
+    for x in batches.values():
+        losses = [each.run(x, parameters, each.first) for each in (symbols, numbers)]
+        assert math.isclose(losses[0], losses[1], rel_tol=1e-4), losses
+    ratios = []
+    for _ in range(given.rounds):
+        for k, x in enumerate(batches.values()):
+            for each in (symbols, numbers)[:: 1 if k % 2 else -1]:
+                each.run(x, parameters, each.again)
+            ratios.append(symbols.again[-1] / numbers.again[-1])
+    made = table(f"{given.blocks} blocks, {len(lengths)} lengths of batches of 4", *COLUMNS)
+    both = symbols, numbers
+    made.add_row("compilations", *[str(len(each.step.entries)) for each in both], "")
+    made.add_row("libraries", *[str(each.libraries) for each in both], "")
+    made.add_row("first call of the first length, s", *_row([each.first[0] for each in both]))
+    rest = [statistics.median(each.first[1:]) for each in both]
+    made.add_row("first call of another length, s", *_row(rest))
+    again = [statistics.median(each.again) for each in both]
+    made.add_row("a later call, s", *_row(again)[:2], f"{statistics.median(ratios):.2f}")
+    console = wide_console()
+    for line in machine():
+        console.print(line)
+    console.print(made)
+
+
+def _row(pair: list[float]) -> list[str]:
+    one, other = pair
+    return [f"{one:.4f}", f"{other:.4f}", f"{one / other:.2f}"]
+
+
+if __name__ == "__main__":
+    main()
