@@ -82,7 +82,6 @@ def test_pipeline_prints_ours_without_peers(capsys, tmp_path):
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
-@pytest.mark.slow("compiles a block of a transformer three times")
 def test_sizes_prints_what_one_compilation_for_all_lengths_costs(capsys):
     threads = get_num_threads()
     try:
