@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import attrs
 
 from aotlite.backends.calling_convention import Run, Value, as_value, window_of
-from aotlite.compiled_autograd.dynamic.sizes import Numbers
 from aotlite.compiled_autograd.node_signatures import is_released, records_of, saver_of
 from aotlite.compiled_autograd.recorder import Place, note_forward
 from aotlite.eager.autograd.nodes.op_nodes import replay
@@ -21,8 +20,9 @@ from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.new_tensors import tensors_over
 from aotlite.eager.base.tape.node import TapeNode, released
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.graph import Graph, Node, map_nodes
+from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.storage_roots import storage_root
+from aotlite.ir.graph.symbolic.numbers import at_sizes
 from aotlite.ir.run.interpreter import ArrayValue, array_value
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
@@ -87,7 +87,7 @@ class SegmentRecording:
 
     def at(self, values: Mapping[str, int]) -> SegmentRecording:
         """The recording with numbers in place of its symbols, given by name."""
-        graph = None if self.graph is None else _graph_at(self.graph, Numbers(values))
+        graph = None if self.graph is None else at_sizes(self.graph, values)
         seen = _ValuesAt(values)
         leaving = tuple([(number, tuple(map(seen.at, row))) for number, row in self.leaving])
         collected = tuple(map(seen.at, self.collected))
@@ -200,27 +200,6 @@ class _ValuesAt:
         if id(of) not in self.views:
             self.views[id(of)] = ("view", self.at(of[1]), of[2].at(self.numbers))
         return self.views[id(of)]
-
-
-def _graph_at(graph: Graph, numbers: Numbers) -> Graph:
-    made: dict[Node, Node] = {}
-    for node in graph.nodes:
-        args = numbers.put(map_nodes(node.args, made.__getitem__))
-        made[node] = Node(
-            node.op,
-            node.target,
-            args,
-            numbers.put(node.meta),
-            node.role,
-            node.grad_mode,
-            node.phase,
-            node.sequence,
-            node.location,
-            node.origin,
-            node.recompute,
-            node.scope,
-        )
-    return Graph(tuple(made.values()), graph.name)
 
 
 class _Delivered:

@@ -27,7 +27,8 @@ from aotlite.backends.loops.program import (
     Store,
 )
 from aotlite.backends.loops.rewrite import on_statement
-from aotlite.ir.graph import Graph, Node, map_nodes
+from aotlite.ir.graph import Graph
+from aotlite.ir.graph.symbolic.numbers import with_sizes
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.scalar.expression import Affine, Scalar, const, load, unknown, with_operands
 from aotlite.ir.symbols.assumption import concrete
@@ -62,11 +63,7 @@ class SizesAt:
     # ------------------------------------------------------------------------------------ graphs
     def graph(self, graph: Graph) -> Graph:
         """Returns the graph at these sizes."""
-        made: dict[Node, Node] = {}
-        for node in graph.nodes:
-            args = self.put(map_nodes(node.args, made.__getitem__))
-            made[node] = node.with_args(args, self.put(node.meta))
-        return Graph(tuple(made.values()), graph.name)
+        return with_sizes(graph, self.put)
 
     # ---------------------------------------------------------------------------------- programs
     def program(self, program: LoopProgram) -> LoopProgram:

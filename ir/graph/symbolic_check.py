@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from aotlite.ir.errors import AotliteError
-from aotlite.ir.graph.graph import Graph, Node, map_nodes
+from aotlite.ir.graph.graph import Graph
+from aotlite.ir.graph.symbolic.numbers import at_sizes
 from aotlite.ir.symbols.assumption import concrete
 
-__all__ = ["at_sizes", "differs_from", "is_wrong_at", "misfit"]
+__all__ = ["differs_from", "is_wrong_at", "misfit"]
 
 Values = Mapping[str, int]
 
@@ -58,23 +59,3 @@ def differs_from(recorded: Graph, trace: Callable[[Values], Graph]) -> Callable[
             return True
 
     return differs
-
-
-def at_sizes(graph: Graph, values: Values) -> Graph:
-    """The graph with these numbers in the place of its symbols.
-
-    >>> from aotlite.ir.graph.builder import Builder
-    >>> from aotlite.ir.meta import tensor_meta
-    >>> from aotlite.ir.meta.symbolic import symbolic_meta
-    >>> from aotlite.ir.symbols.table import SymbolTable
-    >>> build = Builder("doubled")
-    >>> x = build.placeholder(symbolic_meta(SymbolTable(), tensor_meta((4, 6)), "x"))
-    >>> graph = build.finish([x.flatten() * 2])
-    >>> [node.meta for node in at_sizes(graph, {"s0": 2, "s1": 5}).nodes[:2]]
-    [f32[2, 5], f32[10]]
-    """
-    new: dict[Node, Node] = {}
-    for node in graph.nodes:
-        args = concrete(map_nodes(node.args, new.__getitem__), values)
-        new[node] = node.with_args(args, concrete(node.meta, values))
-    return Graph(tuple(new.values()), graph.name, exported=graph.exported)

@@ -15,8 +15,9 @@ import attrs
 
 from aotlite.eager.base.tape.view_chain import PartStep, ViewChain, ViewStep
 from aotlite.ir.geometry.sizes import is_symbolic
-from aotlite.ir.graph import Graph, Node, map_nodes
+from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import ROLES
+from aotlite.ir.graph.symbolic.numbers import with_sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.symbols.assumption import at_places, concrete
 from aotlite.ir.symbols.calls import settled
@@ -24,8 +25,6 @@ from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.stages.records.backward.gradient_reads import GradientReads, merged
 
-_KEPT = [field.name for field in attrs.fields(Node)[4:]]
-"""The fields of a node that have no sizes; its last ones."""
 _STEP = ("args", "operand", "result")
 _ROOMS = ("aotlite.stages.records.", "aotlite.eager.base.")
 """Records of these packages are looked into."""
@@ -150,12 +149,7 @@ class AtSizes:
 
     def graph(self, graph: Graph) -> Graph:
         """The graph with numbers in place of symbols, in arguments and metas."""
-        for node in graph.nodes:
-            args = tuple(map(self.put, map_nodes(node.args, self._nodes.__getitem__)))
-            meta = self.put(node.meta)
-            rest = [getattr(node, name) for name in _KEPT]  # attrs.evolve takes twice as long
-            self._nodes[node] = Node(node.op, node.target, args, meta, *rest)
-        return attrs.evolve(graph, nodes=tuple([self._nodes[node] for node in graph.nodes]))
+        return with_sizes(graph, self.put, self._nodes)
 
 
 def _same(after: Iterable[object], before: Iterable[object]) -> bool:

@@ -1,15 +1,20 @@
 """Graphs whose metas have symbols: built, verified and printed; not written to files yet."""
 
 import pickle
+from functools import partial
 
+import attrs
 import pytest
 
 from aotlite.ir.errors import ArgumentError, ShapeError, UnsupportedError
 from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.graph import Copy
+from aotlite.ir.graph.symbolic.numbers import with_sizes
 from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_meta
 from aotlite.ir.serialize import dumps
+from aotlite.ir.symbols.assumption import concrete
 from aotlite.ir.symbols.table import SymbolTable
 
 
@@ -46,4 +51,23 @@ def test_graph_with_symbols_goes_into_no_file():
         dumps(build.finish([x * 2]))
     with pytest.raises(ArgumentError, match="symbols: a size to copy is s0, expected an int"):
         pickle.dumps(x.meta)
+    assert [] == table.log
+
+
+def test_numbers_are_put_into_arguments_metas_and_copies():
+    table, build = SymbolTable(), Builder("copied")
+    x = build.placeholder(symbolic_meta(table, tensor_meta((4, 6)), "x"))
+    w = build.placeholder(tensor_meta((3,)))
+    flat = (x * 2).view(x.meta.shape[0] * x.meta.shape[1])
+    plain = w.exp()
+    graph = build.finish([flat, plain])
+    graph = attrs.evolve(graph, copies=(Copy(graph.nodes[2], "why"),))
+    made = {}
+    numbers = with_sizes(graph, partial(concrete, values={"s0": 5, "s1": 3}), made)
+    verify(numbers)
+    assert ["f32[15]", "f32[3]"] == [repr(node.meta) for node in numbers.outputs]
+    assert "ops.view(mul, (15,))" in numbers.code
+    assert numbers.copies[0].node is numbers.nodes[2] is made[graph.nodes[2]]
+    shared = [node for node in numbers.nodes if node in graph.nodes]
+    assert [w.node, plain.node] == shared
     assert [] == table.log

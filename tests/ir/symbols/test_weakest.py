@@ -3,7 +3,8 @@
 import pytest
 
 from aotlite.ir.graph.builder import Builder
-from aotlite.ir.graph.symbolic_check import at_sizes, differs_from, is_wrong_at, misfit
+from aotlite.ir.graph.symbolic.numbers import at_sizes
+from aotlite.ir.graph.symbolic_check import differs_from, is_wrong_at, misfit
 from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_meta

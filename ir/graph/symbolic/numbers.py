@@ -1,0 +1,79 @@
+"""`with_sizes`: a graph with other sizes in the place of its symbolic ones.
+
+Ground floor. Regions of sizes, templates of tapes and kernels for all sizes put their numbers into
+graphs here. Spec: `specs/graph.md`, GRA-15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from operator import is_
+from typing import TypeVar
+
+import attrs
+
+from aotlite.ir.graph.graph import Graph, Node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.symint import SymInt
+
+__all__ = ["at_sizes", "with_sizes"]
+
+T = TypeVar("T")
+
+_KEPT = [field.name for field in attrs.fields(Node)[4:]]
+"""The fields of a node that have no sizes; its last ones."""
+
+
+def at_sizes(graph: Graph, values: Mapping[str, int]) -> Graph:
+    """The graph with these numbers in the place of its symbols, given by name.
+
+    >>> from aotlite.ir.graph.builder import Builder
+    >>> from aotlite.ir.meta import tensor_meta
+    >>> from aotlite.ir.meta.symbolic import symbolic_meta
+    >>> from aotlite.ir.symbols.table import SymbolTable
+    >>> build = Builder("doubled")
+    >>> x = build.placeholder(symbolic_meta(SymbolTable(), tensor_meta((4, 6)), "x"))
+    >>> graph = build.finish([x.flatten() * 2])
+    >>> [node.meta for node in at_sizes(graph, {"s0": 2, "s1": 5}).nodes[:2]]
+    [f32[2, 5], f32[10]]
+    """
+    return with_sizes(graph, partial(concrete, values=values))
+
+
+def with_sizes(
+    graph: Graph, put: Callable[[object], object], made: dict[Node, Node] | None = None
+) -> Graph:
+    """The graph with `put(size)` for its symbolic sizes, and `put(meta)` for its metas.
+
+    `put` is called once for each. A node in which nothing changes is shared with the given graph.
+    `made` gets for each node the one that takes its place.
+    """
+    new: dict[Node, Node] = {} if made is None else made
+    known: dict[int, object] = {}  # by id: the graph keeps its sizes and metas alive
+
+    def changed(value: T) -> T:
+        kind = type(value)
+        if kind is Node:
+            return new[value]  # type: ignore[index,return-value]
+        if kind is tuple:
+            items = [changed(item) for item in value]  # type: ignore[attr-defined]
+            same = all(map(is_, items, value))  # type: ignore[call-overload]
+            return value if same else tuple(items)  # type: ignore[return-value]
+        if kind is not TensorMeta and kind is not SymInt:
+            return value
+        found = known.get(id(value))
+        if found is None:
+            found = known[id(value)] = put(value)
+        return found  # type: ignore[return-value]
+
+    for node in graph.nodes:
+        args, meta = changed(node.args), changed(node.meta)
+        if args is node.args and meta is node.meta:
+            new[node] = node
+        else:  # attrs.evolve takes twice as long
+            rest = [getattr(node, name) for name in _KEPT]
+            new[node] = Node(node.op, node.target, args, meta, *rest)
+    copies = tuple([attrs.evolve(copy, node=new[copy.node]) for copy in graph.copies])
+    return attrs.evolve(graph, nodes=tuple([new[node] for node in graph.nodes]), copies=copies)
