@@ -4,6 +4,9 @@
 compilations, libraries that the C compiler made, seconds of the first call of a length, and of
 calls of lengths that were met. Both functions are called in turn; times are medians. Lengths are
 multiples of the vector width and not.
+
+`python -m benchmarks.sizes autograd` prints the same of backwards of eager tapes, by compiled
+autograd (CAG-5): with kernels for all sizes, and by a backend that takes numbers only.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ import numpy as np
 
 import aotlite as al
 from aotlite.backends.cpu import compiled_program, sized_program
+from aotlite.backends.lookup import backend_from
 from aotlite.backends.threads import set_num_threads
+from aotlite.compiled_autograd import CompiledAutograd
+from aotlite.ir.graph import Graph
 from benchmarks.common import machine, table, wide_console
 
 LENGTHS = (
@@ -88,15 +94,22 @@ class Trained:
 
     step: Any
     libraries: int = 0
+    tapes: CompiledAutograd | None = None
+    """Who runs the backward; None for that of a compiled function."""
     first: list[float] = attrs.field(factory=list)
     again: list[float] = attrs.field(factory=list)
 
     def run(self, x: al.Tensor, parameters: list[al.Tensor], times: list[float]) -> float:
         """One forward and backward; the loss."""
+        loss: Any = None if self.tapes is None else self.step(x, parameters)
         before = _LOADED[0]
         begin = time.perf_counter()
-        loss = self.step(x, parameters)
-        al.autograd.grad(loss, parameters)
+        if self.tapes is None:
+            loss = self.step(x, parameters)
+            al.autograd.grad(loss, parameters)
+        else:
+            with al.compiled_autograd.enable(self.tapes):
+                al.autograd.grad(loss, parameters)
         times.append(time.perf_counter() - begin)
         self.libraries += _LOADED[0] - before
         return float(loss.item())
@@ -131,6 +144,7 @@ def counted_libraries() -> Iterator[None]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="?", choices=("compile", "autograd"), default="compile")
     parser.add_argument("--blocks", type=int, default=24)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
@@ -143,32 +157,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def compared(given: argparse.Namespace) -> None:
-    """Trains with both functions by turns, and prints what it took."""
+    """Trains in both ways by turns, and prints what it took."""
     model = Transformer(given.blocks, given.width, heads=4)
     parameters = model.parameters
-    symbols = Trained(
-        al.compile(model.loss, dynamic_shapes={"x": {0: True, 1: True}}, backend="cpu")
-    )
-    numbers = Trained(al.compile(model.loss, recompile_limit=64, backend="cpu"))
+    both = _tapes(model) if given.what == "autograd" else _functions(model)
     draws = np.random.default_rng(1)
     lengths = LENGTHS[: given.lengths]
     batches = {
         n: al.tensor(draws.standard_normal((4, n, given.width)).astype(np.float32)) for n in lengths
     }
     for x in batches.values():
-        losses = [each.run(x, parameters, each.first) for each in (symbols, numbers)]
+        losses = [each.run(x, parameters, each.first) for each in both]
         assert math.isclose(losses[0], losses[1], rel_tol=1e-4), losses
     ratios = []
     for _ in range(given.rounds):
         for k, x in enumerate(batches.values()):
-            for each in (symbols, numbers)[:: 1 if k % 2 else -1]:
+            for each in both[:: 1 if k % 2 else -1]:
                 each.run(x, parameters, each.again)
-            ratios.append(symbols.again[-1] / numbers.again[-1])
+            ratios.append(both[0].again[-1] / both[1].again[-1])
     made = table(f"{given.blocks} blocks, {len(lengths)} lengths of batches of 4", *COLUMNS)
-    both = symbols, numbers
-    made.add_row("compilations", *[str(len(each.step.entries)) for each in both], "")
+    for name, counts in _counts(both):
+        made.add_row(name, *map(str, counts), "")
     made.add_row("libraries", *[str(each.libraries) for each in both], "")
-    made.add_row("first call of the first length, s", *_row([each.first[0] for each in both]))
+    if given.what == "compile":  # of a tape both are compiled for the first length's numbers
+        made.add_row("first call of the first length, s", *_row([each.first[0] for each in both]))
     rest = [statistics.median(each.first[1:]) for each in both]
     made.add_row("first call of another length, s", *_row(rest))
     again = [statistics.median(each.again) for each in both]
@@ -177,6 +189,38 @@ def compared(given: argparse.Namespace) -> None:
     for line in machine():
         console.print(line)
     console.print(made)
+
+
+def _functions(model: Transformer) -> tuple[Trained, Trained]:
+    """The compiled function with symbols, and the one with numbers."""
+    symbols = al.compile(model.loss, dynamic_shapes={"x": {0: True, 1: True}}, backend="cpu")
+    return Trained(symbols), Trained(al.compile(model.loss, recompile_limit=64, backend="cpu"))
+
+
+class NumbersOnly:
+    """The backend `cpu`, without kernels for all sizes."""
+
+    name = "numbers"
+    trusted = True
+
+    def compile(self, graph: Graph) -> Any:
+        """What `cpu` makes of the graph."""
+        return backend_from("cpu").compile(graph)
+
+
+def _tapes(model: Transformer) -> tuple[Trained, Trained]:
+    """Backwards of the eager function, with kernels for all sizes and for each."""
+    of = CompiledAutograd.of
+    return Trained(model.loss, tapes=of("cpu")), Trained(model.loss, tapes=of(NumbersOnly()))
+
+
+def _counts(both: Sequence[Trained]) -> Iterator[tuple[str, list[int]]]:
+    if both[0].tapes is None:
+        yield "compilations", [len(each.step.entries) for each in both]
+        return
+    counters = [each.tapes.counters for each in both if each.tapes is not None]
+    yield "captures", [each.captures for each in counters]
+    yield "compiled graphs", [each.compiles for each in counters]
 
 
 def _row(pair: list[float]) -> list[str]:

@@ -14,10 +14,11 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from aotlite.backends.calling_convention import Run
 from aotlite.compiled_autograd.dynamic.templates import Templates
 from aotlite.compiled_autograd.execution import Program, Tape, TapeRun, order_of
 from aotlite.compiled_autograd.fast_path.matcher import MISS, Matcher, look_again
@@ -35,15 +36,25 @@ from aotlite.eager.base.tape.hooks import HookChanges
 from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.collector import collector_paused
+from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import GuardError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.verify import verify
+from aotlite.ir.symbols.table import SymbolTable
 from aotlite.pipeline.observers import Dump
 from aotlite.pipeline.options import Options, make_options
+from aotlite.pipeline.size_regions.kernels import Instance, SizedKernels, with_sizes
+from aotlite.pipeline.size_regions.region import PROOF_SECONDS
 from aotlite.pipeline.user_code import apply_pass, pass_name
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.s9_lower import lower
+
+if TYPE_CHECKING:
+    from aotlite.ir.symbols import validation
+else:  # for templates alone
+    validation = deferred("aotlite.ir.symbols.validation")
 
 LOG = logging.getLogger("aotlite.compiled_autograd")
 
@@ -77,14 +88,14 @@ class Counters:
     hits: int = 0
     """Backwards whose topology was cached."""
     resized: int = 0
-    """Backwards whose topology was cached for other sizes: no formula ran, since the graphs were
-    made from templates with symbolic sizes (CAG-5)."""
+    """Backwards whose topology was cached for other sizes: no formula ran, since the templates with
+    symbolic sizes served them (CAG-5)."""
     captures: int = 0
     """Tapes that were recorded, with symbols or without."""
     branches: int = 0
     """Continuations after a hook or users' Python that were recorded later."""
     compiles: int = 0
-    """Compiled graphs."""
+    """Graphs of which a backend made kernels: one size each, or one for all sizes of a template."""
     skipped: int = 0
     """Backwards that the engine ran: in anomaly mode, which checks each node (CAG-17); where the
     tape saved a leaf's `.grad`; and where tapes of the same ops were captured too often."""
@@ -199,7 +210,7 @@ class CompiledAutograd:
         return self._follow(tape, program)
 
     def _follow(self, tape: Tape, program: Program) -> list[Tensor | None]:
-        run = TapeRun(tape, self._compile, self._templates)
+        run = TapeRun(tape, self, self._templates)
         try:
             return run.follow(program)
         finally:
@@ -239,7 +250,7 @@ class CompiledAutograd:
         look, number = tape.look, next(_NUMBERS)
         reason = why(look, self._last)
         seen = attrs.evolve(look, nodes=[], number={}, forms=list(look.forms))
-        run = TapeRun(tape, self._compile, self._templates)
+        run = TapeRun(tape, self, self._templates)
         order = order_of(look, tape.roots)
         try:
             with collector_paused():  # all that is made is kept
@@ -270,8 +281,8 @@ class CompiledAutograd:
         self._recent = (matcher, *rest[: _RECENT - 1])
 
     # --- compiling
-    def _compile(self, graph: Graph) -> tuple[Graph, Any]:
-        """Stages 6, 7, passes and 9 for a recorded graph: the pure graph, and its callable."""
+    def pure(self, graph: Graph) -> Graph:
+        """Stages 6, 7 and passes for a recorded graph, with symbols or without."""
         with collector_paused():
             number = next(_GRAPHS)
             for observer in self._observers:
@@ -279,13 +290,36 @@ class CompiledAutograd:
                     observer.number = number
             self._check("1 capture", graph, functional=False)
             pure = self._stage("functionalize", functionalize)(graph)
-            simple = self._stage("simplify", simplify)(pure)
+            simple: Graph = self._stage("simplify", simplify)(pure)
             self._check("7 simplify", simple)
             for each in self.options.passes:
                 simple = apply_pass(each, simple)
                 self._check(pass_name(each), simple)
+            return simple
+
+    def lowered(self, graph: Graph, sized: Instance | None) -> Run:
+        """Stage 9 for a pure graph: of the kernels for all sizes, or of its own."""
+        if sized is None:
             self.counters.compiles += 1
-            return simple, self._stage("lower", lower)(simple, self.options.backend)
+        with collector_paused():
+            backend = with_sizes(self.options.backend, sized)
+            run: Run = self._stage("lower", lower)(graph, backend)
+            return run
+
+    def prove(self, table: SymbolTable) -> None:
+        """Raises GuardError if a template used a fact that its assumptions do not imply."""
+        if self.options.verify:
+            validation.validate(table, time_limit=PROOF_SECONDS)
+
+    def sized(self, graph: Graph, table: SymbolTable) -> SizedKernels | None:
+        """The kernels of a pure graph for all sizes; None where each size has its own."""
+        kernels = SizedKernels(graph, SymbolicSizes({}, table))
+        with collector_paused():
+            if kernels.of(self.options.backend) is None:
+                LOG.info("each size has its own kernels: %s", kernels.why_not[-1])
+                return None
+        self.counters.compiles += 1
+        return kernels
 
     def _stage(self, name: str, own: Callable[..., object]) -> Callable[..., Any]:
         """A stage, or its replacement in `stages=`."""

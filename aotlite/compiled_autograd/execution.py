@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ import attrs
 from aotlite.compiled_autograd.dynamic.templates import Remade, SegmentOutline, Templates
 from aotlite.compiled_autograd.node_signatures import form_of, is_plain, is_released
 from aotlite.compiled_autograd.recorder import Place, TapeRecorder, node_note
-from aotlite.compiled_autograd.segment import Segment
+from aotlite.compiled_autograd.segment import Segment, SegmentCompiler
 from aotlite.compiled_autograd.segment_recording import SegmentRecorder
 from aotlite.compiled_autograd.structure import Roots, TapeStructure, signatures
 from aotlite.eager.autograd.anomaly import known_notes
@@ -35,9 +35,6 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.ir.errors import AutogradError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
-
-Compile = Callable[[Graph], tuple[Graph, Any]]
-"""From a recorded graph to (pure graph, callable)."""
 
 
 @attrs.define(eq=False)
@@ -109,10 +106,10 @@ class Tape:
 class TapeRun(BackwardPass):
     """A backward pass that runs compiled pieces, and records the missing ones."""
 
-    def __init__(self, tape: Tape, compile: Compile, templates: Templates) -> None:
+    def __init__(self, tape: Tape, compiler: SegmentCompiler, templates: Templates) -> None:
         super().__init__(tape.sinks_to_fill(), tape.retain)
         self.tape = tape
-        self.compile = compile
+        self.compiler = compiler
         self.templates = templates
         self.is_recorded = False
         """Whether some segment was recorded: formulas ran."""

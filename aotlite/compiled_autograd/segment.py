@@ -24,6 +24,8 @@ from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.graph.symbolic.numbers import at_sizes
 from aotlite.ir.run.interpreter import ArrayValue, array_value
+from aotlite.ir.symbols.table import SymbolTable
+from aotlite.pipeline.size_regions.kernels import Instance, SizedKernels
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 
@@ -40,6 +42,22 @@ class State(Protocol):
         """The gradient at ("at", number of a node, index of its result) or ("sink", index)."""
 
 
+class SegmentCompiler(Protocol):
+    """Makes kernels of recorded graphs: `compiler.CompiledAutograd`."""
+
+    def pure(self, graph: Graph) -> Graph:
+        """Stages 6 and 7, and the user's passes."""
+
+    def lowered(self, graph: Graph, sized: Instance | None) -> Run:
+        """Stage 9; `sized` has the kernels for all sizes, if there are any."""
+
+    def prove(self, table: SymbolTable) -> None:
+        """Raises GuardError if a fact that was used does not follow from what was assumed."""
+
+    def sized(self, graph: Graph, table: SymbolTable) -> SizedKernels | None:
+        """The kernels of a graph for all sizes of its symbols; None if the backend makes none."""
+
+
 class RecordingRun(State, Protocol):
     """The interface of `execution.TapeRun` for recordings."""
 
@@ -47,7 +65,7 @@ class RecordingRun(State, Protocol):
     number: dict[TapeNode, int]
     is_recorded: bool
     recorder: Recorder | None
-    compile: Callable[[Graph], tuple[Graph, Any]]
+    compiler: SegmentCompiler
     tape: Any
     outlines: Any
 
@@ -94,9 +112,15 @@ class SegmentRecording:
         parts = self.numbers, graph, self.places, self.kept, self.leaves
         return SegmentRecording(*parts, leaving, collected)
 
-    def compiled(self, compile: Callable[[Graph], tuple[Graph, Any]]) -> Segment:
+    def compiled(self, compiler: SegmentCompiler) -> Segment:
         """Compiles the graph; the segment that runs it."""
-        graph, run = (None, None) if self.graph is None else compile(self.graph)
+        if self.graph is None:
+            return self.of(None, None)
+        pure = compiler.pure(self.graph)
+        return self.of(pure, compiler.lowered(pure, None))
+
+    def of(self, graph: Graph | None, run: Run | None) -> Segment:
+        """The segment that runs this pure graph of it."""
         shared = graph is not None and may_share(graph)
         parts = self.numbers, graph, self.places, self.kept, self.leaves, self.leaving
         return Segment(*parts, self.collected, run, shared)

@@ -84,7 +84,7 @@ class SegmentRecorder:
         """Compiles the segment and runs it; None if nothing was recorded."""
         if self.recorder is None:
             return None
-        segment = self.recording().compiled(self.run.compile)
+        segment = self.recording().compiled(self.run.compiler)
         self.give_up()
         segment.execute(self.run.nodes, self.run)
         return segment

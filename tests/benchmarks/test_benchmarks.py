@@ -81,11 +81,11 @@ def test_pipeline_prints_ours_without_peers(capsys, tmp_path):
     assert all(each["seconds"] > 0 and each["failed"] is None for each in default)
 
 
-@pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
-def test_sizes_prints_what_one_compilation_for_all_lengths_costs(capsys):
+def rows_of_sizes(capsys, *arguments):
+    """The rows of the table that `benchmarks.sizes` prints, by name."""
     threads = get_num_threads()
     try:
-        sizes.main(["--blocks", "1", "--width", "16", "--lengths", "3", "--rounds", "1"])
+        sizes.main([*arguments, "--blocks", "1", "--width", "16", "--rounds", "1"])
     finally:
         set_num_threads(threads)
     rows = [
@@ -93,9 +93,23 @@ def test_sizes_prints_what_one_compilation_for_all_lengths_costs(capsys):
         for line in capsys.readouterr().out.splitlines()
         if line.startswith("|")
     ]
-    found = {name: rest for name, *rest in rows}
+    return {name: rest for name, *rest in rows}
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
+def test_sizes_prints_what_one_compilation_for_all_lengths_costs(capsys):
+    found = rows_of_sizes(capsys, "--lengths", "3")
     assert ["1", "3", ""] == found["compilations"]
     assert ["2", "6", ""] == found["libraries"]
+    assert 0 < float(found["a later call, s"][2])
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
+def test_sizes_prints_what_ten_lengths_of_a_tape_cost(capsys):
+    found = rows_of_sizes(capsys, "autograd", "--lengths", "10")
+    assert ["2", "2", ""] == found["captures"]
+    assert ["2", "10", ""] == found["compiled graphs"]
+    assert ["2", "10", ""] == found["libraries"]
     assert 0 < float(found["a later call, s"][2])
 
 

@@ -1,7 +1,10 @@
-"""Templates: recordings with symbolic sizes, from which segments of other sizes are made.
+"""Templates: recordings with symbolic sizes, which serve segments of other sizes.
 
-    1st sizes ──> recorded with numbers         2nd ──> recorded with symbols: the template
-    3rd, 4th, .. ──> the template with numbers put in, if its assumptions hold: no formula runs
+    1st sizes ──> recorded with numbers, and compiled
+    2nd       ──> recorded with symbols, and compiled for all sizes: the template
+    3rd, 4th, .. ──> the template's kernels, if its assumptions hold: no formula runs, and no stage
+
+A graph of which the backend makes no kernels for all sizes gets the numbers, and is compiled.
 
 Rule: CAG-5. Spec: `specs/compiled_autograd.md`.
 """
@@ -16,10 +19,17 @@ import attrs
 from aotlite.compiled_autograd.dynamic.recording import Unsymbolic, record_with
 from aotlite.compiled_autograd.dynamic.sizes import Item, Symbols, outline_of, rank_of, symbols_of
 from aotlite.compiled_autograd.node_signatures import is_plain, records_of, saver_of
-from aotlite.compiled_autograd.segment import RecordingRun, Segment, SegmentRecording
+from aotlite.compiled_autograd.segment import (
+    RecordingRun,
+    Segment,
+    SegmentCompiler,
+    SegmentRecording,
+)
 from aotlite.eager.base.tape.node import TapeNode
-from aotlite.ir.errors import AotliteError
+from aotlite.ir.errors import AotliteError, UnsupportedError
+from aotlite.ir.graph import Graph
 from aotlite.ir.symbols.assumption import Assumption, concrete
+from aotlite.pipeline.size_regions.kernels import Instance, SizedKernels
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 _MOST_TAPES = 256
@@ -34,7 +44,35 @@ class Template:
 
     symbols: Symbols
     recording: SegmentRecording
+    pure: Graph | None
+    """Its graph behind stage 7; None if gradients only pass through."""
+    kernels: SizedKernels | None
+    """Those of `pure` for all sizes; None where each size has its own."""
     log: tuple[Assumption, ...]
+
+    @classmethod
+    def of(cls, run: RecordingRun, symbols: Symbols, recording: SegmentRecording) -> Template:
+        """The template of a recording, compiled. Raises Unsymbolic if a stage takes no symbols."""
+        pure, kernels, table = None, None, symbols.table
+        if recording.graph is not None:
+            try:
+                pure = run.compiler.pure(recording.graph)
+            except UnsupportedError as error:
+                raise Unsymbolic(f"the graph takes no symbols for sizes: {error}") from error
+        run.compiler.prove(table)
+        log, table.closed = tuple(table.log), True
+        if pure is not None and symbols.places:
+            kernels = run.compiler.sized(pure, table)
+        return cls(symbols, recording, pure, kernels, log)
+
+    def segment(self, values: Mapping[str, int], compiler: SegmentCompiler) -> Segment:
+        """The segment at these values of the symbols."""
+        found = attrs.evolve(self.recording, graph=self.pure).at(values)
+        if found.graph is None:
+            return found.of(None, None)
+        kernels = self.kernels
+        sized = None if kernels is None else Instance(kernels, found.graph, values)
+        return found.of(found.graph, compiler.lowered(found.graph, sized))
 
     def values(self, items: Sequence[Item]) -> dict[str, int] | None:
         """The values of the symbols in a segment with these items; None if it does not fit."""
@@ -106,14 +144,20 @@ class Seen:
 class Remade:
     """A segment made from a template; like a `SegmentRecorder`."""
 
-    def __init__(self, run: RecordingRun, recording: SegmentRecording) -> None:
+    def __init__(self, run: RecordingRun, template: Template, values: Mapping[str, int]) -> None:
         self.run = run
-        self.recording = recording
-        self.numbers = recording.numbers
+        self.template = template
+        self.values = values
+        self.numbers = template.recording.numbers
+
+    @property
+    def recording(self) -> SegmentRecording:
+        """What formulas would record."""
+        return self.template.recording.at(self.values)
 
     def end(self) -> Segment:
-        """Compiles the segment and runs it."""
-        segment = self.recording.compiled(self.run.compile)
+        """Makes the segment, and runs it."""
+        segment = self.template.segment(self.values, self.run.compiler)
         segment.execute(self.run.nodes, self.run)
         return segment
 
@@ -145,19 +189,19 @@ class Templates:
         if not all(grad is None or is_plain(grad) for grad in run.on_their_way()):
             return None
         seen = self._seen(run, numbers, start)
-        recording = self._remade(seen) or self._symbolic(run, numbers, seen)
-        if recording is None:
+        template = self._fitting(seen) or self._symbolic(run, numbers, seen)
+        if template is None:
             seen.outline.families.append(SegmentFamily([seen.items]))
             del seen.outline.families[:-_MOST_FAMILIES]
             return None
         try:
-            for number, absent in recording.kept:
+            for number, absent in template.recording.kept:
                 node: Any = run.nodes[number]
                 if type(node) is CompiledBackward:
                     node.check(absent)
         except AotliteError:
             return None  # the recording raises it at the node's turn
-        return Remade(run, recording)
+        return Remade(run, template, template.symbols.values(seen.items))
 
     def _seen(self, run: RecordingRun, numbers: Sequence[int], start: int) -> Seen:
         look, items = run.tape.look, list[Item]()
@@ -191,19 +235,19 @@ class Templates:
             found = self._outlines[edges] = {}
         return found
 
-    def _remade(self, seen: Seen) -> SegmentRecording | None:
-        """The recording from a template that fits these sizes, if there is one."""
+    def _fitting(self, seen: Seen) -> Template | None:
+        """The template that fits these sizes, if there is one."""
         for family in seen.outline.families:
             if family.template is not None:
                 values = family.template.values(seen.items)
                 if values is not None and family.template.holds(values):
-                    return family.template.recording.at(values)
+                    return family.template
         return None
 
     def _symbolic(
         self, run: RecordingRun, numbers: Sequence[int], seen: Seen
-    ) -> SegmentRecording | None:
-        """A recording with symbols for the sizes that differ from earlier samples; None if the
+    ) -> Template | None:
+        """A template with symbols for the sizes that differ from earlier samples; None if the
         segment is of no family, or cannot be symbolic.
         """
         outline = seen.outline
@@ -222,18 +266,18 @@ class Templates:
                 change = seen.difference(*family.misfit(seen.items)) + ": "
             try:
                 forms = {number: run.tape.look.forms[number] for number in numbers}
-                recording = record_with(run, symbols, forms)
+                template = Template.of(run, symbols, record_with(run, symbols, forms))
             except Unsymbolic as error:
                 outline.is_static = True
                 run.notes.append(f"{change}{error}")
                 return None
             if change:
                 run.notes.append(f"{change}it is a symbol from now on")
-            family.template = Template(symbols, recording, tuple(symbols.table.log))
+            family.template = template
             if symbols.places:
                 family.samples = samples
             self._fix(outline, family, symbols)
-            return recording.at(symbols.values(seen.items))
+            return template
         return None
 
     def _fix(self, outline: SegmentOutline, family: SegmentFamily, symbols: Symbols) -> None:

@@ -29,24 +29,24 @@ class SizedKernels:
     sizes: SymbolicSizes
     why_not: list[str] = attrs.field(factory=list)
     """Why there are no kernels for all sizes, by graph."""
-    _made: Memo[str, SizedRun | None] = attrs.field(factory=Memo)
+    _made: Memo[str, tuple[SizedRun | None]] = attrs.field(factory=Memo)
 
     def of(self, backend: Backend) -> SizedRun | None:
         """The kernels for all sizes; None if the backend makes none of this graph."""
-        return self._made.get(backend.name, self._compiled, backend)
+        return self._made.get(backend.name, self._compiled, backend)[0]
 
-    def _compiled(self, backend: Backend) -> SizedRun | None:
+    def _compiled(self, backend: Backend) -> tuple[SizedRun | None]:
         compile_sized: Any = getattr(backend, "compile_sized", None)
         if compile_sized is None:
             self.why_not.append(f"{self.graph.name}: backend {backend.name!r} takes numbers only")
-            return None
+            return (None,)
         with self.sizes.lock:
             graph = Settled(self.sizes.table).graph(self.graph)
             if not any(map(_is_sized, graph.nodes)):
                 self.why_not.append(f"{self.graph.name}: the guards say what each size is")
-                return None
+                return (None,)
             made: SizedRun | None = compile_sized(graph, self.why_not.append)
-        return made
+        return (made,)
 
 
 @attrs.frozen
