@@ -56,7 +56,8 @@ class SizedRun(Protocol):
     """
 
     def at(self, sizes: Mapping[str, int]) -> Run:
-        """Returns the run for the sizes that the symbols have, by name. Nothing is compiled."""
+        """Returns the run for the sizes that the symbols have, by name. It compiles at most where
+        an order of sizes differs from that of all sizes before."""
 
 
 class WindowRun(Run):

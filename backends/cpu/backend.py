@@ -37,18 +37,20 @@ from aotlite.backends.protocol import SizedRun
 from aotlite.backends.threads import get_num_threads
 from aotlite.ir.arrays.device import CPU as CPU_DEVICE
 from aotlite.ir.deferred import deferred
-from aotlite.ir.errors import BackendError, UnsupportedError
+from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta, table_in
-from aotlite.ir.symbols.proving import Unproved, untold
+from aotlite.ir.symbols.proving import Demands, untold
 
 if TYPE_CHECKING:
     from aotlite.backends.cpu import sized_program as sized
     from aotlite.backends.loops import backend as loops
+    from aotlite.backends.loops import size_versions as versions
     from aotlite.backends.loops.passes import pass_order as improve
 else:  # a graph found in the cache needs neither
     sized = deferred("aotlite.backends.cpu.sized_program")
     loops = deferred("aotlite.backends.loops.backend")
+    versions = deferred("aotlite.backends.loops.size_versions")
     improve = deferred("aotlite.backends.loops.passes.pass_order")
 
 T = TypeVar("T")
@@ -113,16 +115,13 @@ class CpuBackend:
         _require_cpu(graph)
         begin_loading()
         table = table_in([node.meta for node in graph.nodes])
-        program = loops.sized_program(graph, table, refused)
-        if program is None:
-            return None
-        try:
-            text = sized.sized_text(program, table)
-        except (Unproved, UnsupportedError) as problem:
-            refused(loops.unproved(graph, problem))
-            return None
-        made: SizedRun = sized.SizedProgramRun(graph, text, contract=self.contract)
-        return made
+
+        def made(demands: Demands) -> sized.SizedProgramRun:
+            program = loops.sized_program(graph, table, demands)
+            text = sized.sized_text(program, table, demands)
+            return sized.SizedProgramRun(graph, text, contract=self.contract)
+
+        return versions.versions_of(graph, table, made, self.compile, refused)
 
     def _is_compiled(self, text: ProgramText) -> bool:
         """Whether the cache has the library. False where that is not known without trying a

@@ -28,7 +28,7 @@ from aotlite.backends.loops.program_sizes import SizesAt
 from aotlite.backends.native.libraries.library_loading import load_c
 from aotlite.backends.native.libraries.shared_library import SharedLibrary
 from aotlite.ir.graph import Graph
-from aotlite.ir.symbols.proving import proving
+from aotlite.ir.symbols.proving import Demands, proving
 from aotlite.ir.symbols.table import SymbolTable
 
 
@@ -45,11 +45,14 @@ class SizedText:
     """The temporaries that are arrays of each call."""
 
 
-def sized_text(program: LoopProgram, table: SymbolTable | None) -> SizedText:
-    """Returns the C text. Raises Unproved where no text is right for all sizes."""
+def sized_text(
+    program: LoopProgram, table: SymbolTable | None, demands: Demands | None = None
+) -> SizedText:
+    """Returns the C text; `demands` are those of the program. Raises Unproved where no text is
+    right for all sizes that meet them."""
     names, held = SizeNames(), held_temporaries(program)
     text = ProgramText(program, PrintedC("", (), (), 0.0), 0, held)
-    with proving(table, names.spell):
+    with proving(table, names.spell, demands):
         printed, work = print_sized(text.given, names)
     return SizedText(program, printed, tuple(names.entries), work, held)
 

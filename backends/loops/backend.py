@@ -16,11 +16,11 @@ from aotlite.backends.loops.passes.pass_order import improved
 from aotlite.backends.loops.program import LoopProgram
 from aotlite.backends.loops.program_run import ProgramRun
 from aotlite.backends.loops.program_sizes import SizesAt
+from aotlite.backends.loops.size_versions import SizedVersions, versions_of
 from aotlite.backends.threads import get_num_threads
-from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import table_in
-from aotlite.ir.symbols.proving import Unproved, proving, untold
+from aotlite.ir.symbols.proving import Demands, proving, untold
 from aotlite.ir.symbols.table import SymbolTable
 
 ANY_THREADS = 4
@@ -44,12 +44,15 @@ class LoopsBackend:
 
     def compile_sized(
         self, graph: Graph, refused: Callable[[str], None] = untold
-    ) -> SizedInterpreter | None:
+    ) -> SizedVersions[SizedInterpreter] | None:
         """Returns the run of a graph with symbolic sizes, for all of them. None if a question about
         sizes has no answer for all of them, after `refused` got the reason."""
         table = table_in([node.meta for node in graph.nodes])
-        program = sized_program(graph, table, refused)
-        return None if program is None else SizedInterpreter(graph, program)
+
+        def made(demands: Demands) -> SizedInterpreter:
+            return SizedInterpreter(graph, sized_program(graph, table, demands))
+
+        return versions_of(graph, table, made, self.compile, refused)
 
 
 class SizedInterpreter:
@@ -66,22 +69,11 @@ class SizedInterpreter:
         return ProgramRun(put.graph(self.graph), program, interpreted(program))
 
 
-def sized_program(
-    graph: Graph, table: SymbolTable | None, refused: Callable[[str], None]
-) -> LoopProgram | None:
-    """Returns the fused program of a graph with symbolic sizes; None, after `refused` got the
-    reason, where no program is right for all sizes. It does not depend on the number of threads."""
-    try:
-        with proving(table):
-            return improved(program_of(graph), ANY_THREADS)
-    except (Unproved, UnsupportedError) as problem:
-        refused(unproved(graph, problem))
-    return None
-
-
-def unproved(graph: Graph, problem: Exception) -> str:
-    """Returns the reason why a graph has no kernels for all sizes."""
-    return f"{graph.name}: kernels for all sizes would have to know {problem}"
+def sized_program(graph: Graph, table: SymbolTable | None, demands: Demands) -> LoopProgram:
+    """Returns the fused program of a graph with symbolic sizes, for all that meet what it demands.
+    It does not depend on the number of threads. Raises Unproved where there is none."""
+    with proving(table, demands=demands):
+        return improved(program_of(graph), ANY_THREADS)
 
 
 LOOPS = LoopsBackend()

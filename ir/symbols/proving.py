@@ -3,19 +3,22 @@
 Ground floor. Code for every size, such as a kernel whose bounds are parameters, is made inside of
 `proving(table)`. There the table answers a comparison only by proof. Two numbers are equal if they
 are one expression, and count as different otherwise: such code takes the general way, which is
-right for equal ones, too. An order that is not proved raises `Unproved`. So nothing is logged.
-Spec: `specs/sized_kernels.md`.
+right for equal ones, too. An order that is not proved is a *demand* of such code, or raises
+`Unproved` where there can be none. So nothing is logged. Spec: `specs/sized_kernels.md`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from typing import Protocol
 
-from aotlite.ir.symbols.symint import SymBool, SymInt
+import attrs
 
-__all__ = ["Unproved", "is_proved", "proving", "same_or_raise", "untold"]
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.symint import RELATIONS, SymBool, SymInt
+
+__all__ = ["Demands", "Proving", "Unproved", "is_proved", "proving", "untold"]
 
 
 class Unproved(Exception):
@@ -25,7 +28,7 @@ class Unproved(Exception):
 class Asked(Protocol):
     """What a `SymbolTable` has for this module."""
 
-    spelled: Callable[[SymInt], str] | None
+    spelled: Proving | None
 
     @property
     def log(self) -> Sized:
@@ -35,11 +38,70 @@ class Asked(Protocol):
         """The expression as Python writes it."""
 
 
+Question = tuple[Callable[..., object], tuple[object, ...]]
+"""(function of plain ints, operands that may hold symbols)."""
+
+
+@attrs.define(eq=False)
+class Demands:
+    """Answers that were not proved: code is for all sizes that give the same ones as `sizes`."""
+
+    sizes: Mapping[str, int]
+    answers: dict[Question, object] = attrs.field(factory=dict)
+
+    def answer(self, question: Question) -> object:
+        """The answer for `sizes`, which is demanded from now on."""
+        if question not in self.answers:
+            self.answers[question] = _answer(question, self.sizes)
+        return self.answers[question]
+
+    def hold(self, sizes: Mapping[str, int]) -> bool:
+        """Whether these sizes have the same answers."""
+        return all(_answer(question, sizes) == each for question, each in self.answers.items())
+
+
+def _answer(question: Question, sizes: Mapping[str, int]) -> object:
+    function, operands = question
+    return function(*concrete(operands, sizes))
+
+
+@attrs.frozen
+class Proving:
+    """How a table answers inside of a block of `proving`."""
+
+    spell: Callable[[SymInt], str]
+    demands: Demands | None
+
+    def answer(self, fact: SymBool, *, in_rule: bool) -> bool:
+        """The truth of an open comparison: that of two different expressions, which count as
+        different numbers; an order is demanded. Raises Unproved in a meta rule, whose result is
+        kept, and where nothing may be demanded."""
+        if fact.relation in ("==", "!=") and not in_rule:
+            return fact.relation == "!="
+        question = RELATIONS[fact.relation], (fact.left, fact.right)
+        return bool(self._demanded(question, f"whether {fact}", in_rule=in_rule))
+
+    def ask(
+        self, function: Callable[..., object], operands: tuple[object, ...], *, in_rule: bool
+    ) -> object:
+        """The result of a function of plain ints, which is demanded. Raises like `answer`."""
+        text = f"{function.__name__} of sizes"
+        return self._demanded((function, operands), text, in_rule=in_rule)
+
+    def _demanded(self, question: Question, text: str, *, in_rule: bool) -> object:
+        if self.demands is None or in_rule:
+            raise Unproved(text)
+        return self.demands.answer(question)
+
+
 @contextmanager
 def proving(
-    table: Asked | None, spelled: Callable[[SymInt], str] | None = None
+    table: Asked | None,
+    spelled: Callable[[SymInt], str] | None = None,
+    demands: Demands | None = None,
 ) -> Iterator[None]:
     """A block in which the table answers by proofs alone, and `str` of a size is `spelled(size)`.
+    An order that is not proved is demanded.
 
     None: there are no symbols, and nothing changes.
     """
@@ -47,20 +109,12 @@ def proving(
         yield
         return
     before, count = table.spelled, len(table.log)
-    table.spelled = spelled or table.expression
+    table.spelled = Proving(spelled or table.expression, demands)
     try:
         yield
     finally:
         table.spelled = before
         assert len(table.log) == count, "code for every size has assumed something"
-
-
-def same_or_raise(fact: SymBool, *, in_rule: bool) -> bool:
-    """The truth of an open comparison: that of two different expressions, which count as different
-    numbers. Raises Unproved for an order, and in a meta rule, whose result is kept."""
-    if fact.relation in ("==", "!=") and not in_rule:
-        return fact.relation == "!="
-    raise Unproved(f"whether {fact}")
 
 
 def untold(reason: str) -> None:

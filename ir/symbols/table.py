@@ -39,7 +39,7 @@ from aotlite.ir.symbols.proofs import (
     nonnegative_form,
     said_simply,
 )
-from aotlite.ir.symbols.proving import Unproved, same_or_raise
+from aotlite.ir.symbols.proving import Proving, Unproved
 from aotlite.ir.symbols.symint import (
     RELATIONS,
     Combine,
@@ -89,8 +89,8 @@ class SymbolTable:
     """By any key: metas with symbols, results of meta rules for them, sizes by hint."""
     op: str | None = attrs.field(default=None, init=False)
     """The op whose meta rule is running."""
-    spelled: Callable[[SymInt], str] | None = attrs.field(default=None, init=False)
-    """While code is made that must be right for all sizes: how it spells a size (`proving`)."""
+    spelled: Proving | None = attrs.field(default=None, init=False)
+    """While code is made that must be right for all sizes: how to answer, and to spell a size."""
     events: Events = attrs.field(factory=Events, init=False)
     """Every fact that was used, each at least once (DYN-11)."""
     facts: Facts = attrs.field(init=False)
@@ -358,7 +358,7 @@ class SymbolTable:
         """The truth of a comparison: for all values, or else for the hints, which is logged."""
         known = self.known(fact)
         if known is None and self.spelled is not None:
-            return same_or_raise(fact, in_rule=self.op is not None)
+            return self.spelled.answer(fact, in_rule=self.op is not None)
         answer: bool = answer_of_hints(fact) if known is None else known
         taken = said_simply(fact if answer else fact.negated()) if known is None else None
         if taken is None or not self._is_told(taken):
@@ -396,7 +396,7 @@ class SymbolTable:
         key = (function, operands)
         if key not in self._calls:
             if self.spelled is not None:
-                raise Unproved(f"{function.__name__} of sizes")
+                return self.spelled.ask(function, operands, in_rule=self.op is not None)
             answer = Answer(function, operands, function(*concrete(operands, self.hints)))
             if self._is_told(answer):
                 return answer.value
@@ -454,7 +454,7 @@ class SymbolTable:
     def text(self, value: SymInt) -> str:
         """The expression as Python writes it: `s0*s1 - 2*s0 + 3`; or as `spelled` says."""
         if self.spelled is not None:
-            return self.spelled(value)
+            return self.spelled.spell(value)
         if self.texts is Texts.HINTS:
             return str(value.hint)
         text = self.expression(value)

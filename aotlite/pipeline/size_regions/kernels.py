@@ -71,7 +71,10 @@ class SizedBackend:
         """The run of the graph: of kernels for all sizes, or of its own."""
         each = self.instance
         sized = each.kernels.of(self.backend) if graph is each.graph else None
-        return self.backend.compile(graph) if sized is None else sized.at(each.values)
+        if sized is None:
+            return self.backend.compile(graph)
+        with each.kernels.sizes.lock:  # it may ask the table
+            return sized.at(each.values)
 
 
 def _is_sized(node: Node) -> bool:

@@ -32,7 +32,7 @@ from aotlite.ir.op import MultiViewOp, PureOp, ViewOp
 from aotlite.ir.ops.shape.copies import COPY, COPY_
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views.reinterpret import VIEW_DTYPE_COPY
-from aotlite.ir.symbols.proving import Unproved, is_proved
+from aotlite.ir.symbols.proving import Unproved
 
 _WITH_LOOPS = frozenset(
     set(dtypes.DTYPES)
@@ -267,11 +267,11 @@ def _meta(node: Node) -> TensorMeta:
 
 
 def _require_elements(node: Node) -> None:
-    """Raises Unproved for an op with checks whose result may have no elements, for all that is
-    known: eager looks at no index then, and the checks do."""
+    """Demands that the result of an op with checks has elements: eager may look at no index if it
+    has none, and the checks do."""
     metas = node.meta if isinstance(node.meta, tuple) else (_meta(node),)
     for meta in metas:
-        if is_symbolic((meta.numel,)) and not is_proved(meta.numel > 0):
+        if is_symbolic((meta.numel,)) and not meta.numel > 0:
             raise Unproved(f"whether the result of {node.target.name} has elements, {meta}")
 
 

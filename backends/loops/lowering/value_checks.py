@@ -15,7 +15,7 @@ from aotlite.backends.loops.program import ValueCheck
 from aotlite.ir import dtypes
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.symbols.proving import Unproved, is_proved
+from aotlite.ir.symbols.proving import Unproved
 
 
 def refuse(k: Any, shape: Sequence[int], wrong: Callable[..., Any], once: Any = None) -> None:
@@ -36,7 +36,7 @@ def refuse(k: Any, shape: Sequence[int], wrong: Callable[..., Any], once: Any = 
 def check_index(k: Any, index: Any, low: int, high: int, ignored: int | None) -> None:
     """Adds a check that each element of `index` is `ignored`, or low <= element < high."""
 
-    if is_symbolic((high,)) and not is_proved(high > 0):
+    if is_symbolic((high,)) and not high > 0:
         raise Unproved(f"whether {k.name} has positions to choose from, {high}")
 
     def wrong(*i: Any) -> object:

@@ -42,6 +42,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.precision import accumulator, number_in
 from aotlite.ir.scalar import expression
 from aotlite.ir.scalar.expression import Affine, Scalar
+from aotlite.ir.symbols.proving import is_proved
 from aotlite.ir.symbols.symint import SymInt
 
 Position = Any
@@ -318,6 +319,8 @@ class LoopWriter:
             raise NoLoops
         if type(value) is SymInt and (dtype is dtypes.int64 or dtype.kind == dtypes.FLOATING):
             return expression.const(value, dtype)
+        if type(value) is SymInt and dtype is dtypes.uint64 and is_proved(value >= 0):
+            return expression.cast(expression.const(value, dtypes.int64), dtype)
         if dtype.kind == dtypes.INTEGER:
             if not math.isfinite(value) or number_in(dtype, int(value)) != int(value):
                 raise NoLoops

@@ -5,19 +5,22 @@ Positions are computed in float32 (between pixels of float64 in float64), as PyT
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import NUMPY, Array, Namespace
+from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
-from aotlite.ir.geometry.sizes import Shape
+from aotlite.ir.geometry.sizes import Shape, Size, is_symbolic
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.index.positions import taken
 from aotlite.ir.ops.loops import Loops, LoopTensor, Place, Position
+from aotlite.ir.ops.nn.upsample_sizes import LoopTaps, spread, taps_of, whole_times
 from aotlite.ir.ops.precision import OperandT, accumulator, cast, wide
 from aotlite.ir.ops.shape.memory_format import image_like
 from aotlite.ir.scalar.expression import Scalar
@@ -121,15 +124,15 @@ def _shared(xp: Namespace, a: Array, axis: int, shares: Array | None) -> Array:
     return a * xp.reshape(shares, tuple(column))
 
 
-def upsampled(k: Loops, meta: TensorMeta, a: LoopTensor, taps: Sequence[Taps]) -> LoopTensor:
-    """Each place as the sum of what it reads. `taps` are those of rows and of columns."""
-    times = [_whole_times(each, n) for each, n in zip(taps, a.shape[2:], strict=True)]
+def upsampled(k: Loops, meta: TensorMeta, a: LoopTensor, how: _Resized) -> LoopTensor:
+    """Each place as the sum of what it reads."""
+    times = how.times()
     if all(times):  # each pixel becomes a block: no position is computed
         out = k.new(meta)
         shape, stride = _blocks(meta, a.shape, times)
         k.store(out.view(shape, stride), lambda n, c, i, _, j, __: a[n, c, i, j])
         return out
-    rows, columns = ([_tables(k, tap) for tap in each] for each in taps)
+    rows, columns = how.tables(k)
 
     def element(n: Position, c: Position, y: Position, x: Position) -> Scalar:
         def across(row: Place) -> Scalar:
@@ -140,11 +143,9 @@ def upsampled(k: Loops, meta: TensorMeta, a: LoopTensor, taps: Sequence[Taps]) -
     return k.map(meta, element)
 
 
-def upsampled_backward(
-    k: Loops, meta: TensorMeta, grad: LoopTensor, taps: Sequence[Taps]
-) -> LoopTensor:
+def upsampled_backward(k: Loops, meta: TensorMeta, grad: LoopTensor, how: _Resized) -> LoopTensor:
     """Each pixel as the sum of the places that read it."""
-    times = [_whole_times(each, n) for each, n in zip(taps, meta.shape[2:], strict=True)]
+    times = how.times()
     if all(times):
         blocks = grad.view(*_blocks(grad.meta, meta.shape, times))
 
@@ -152,7 +153,10 @@ def upsampled_backward(
             return k.wide(blocks[i[0], i[1], i[2], inner[0], i[3], inner[1]])
 
         return k.reduce("sum", meta, times, of_block)
-    rows, columns = (_readers(k, each, n) for each, n in zip(taps, meta.shape[2:], strict=True))
+    if how.is_symbolic:
+        return spread(k, meta, grad, *how.tables(k))
+    pairs = zip(how.taps(), meta.shape[2:], strict=True)
+    rows, columns = (_readers(k, *each) for each in pairs)
 
     def share(i: Sequence[Place], inner: Sequence[Place]) -> Scalar:
         (n, c, y, x), (r, s) = i, inner
@@ -270,12 +274,48 @@ def _settled(align: str, rest: tuple[Any, ...]) -> tuple[bool, Scales]:
     return (rest[0] if align else False), (rest[-2], rest[-1])
 
 
-def _known_taps(
+class _Resized(NamedTuple):
+    """How an image gets another size; `ends` are (small, large) sizes of rows and columns."""
+
+    name: str
+    dtype: DType
+    ends: tuple[tuple[int, int], ...]
+    align: bool
+    scales: Scales
+
+    @property
+    def is_symbolic(self) -> bool:
+        return any(map(is_symbolic, self.ends))
+
+    def taps(self) -> list[Taps]:
+        """The taps of known sizes, as arrays of NumPy."""
+        options = self.align, self.scales
+        return _taps(NUMPY.namespace, self.name, self.dtype.numpy, list(self.ends), options)
+
+    def times(self) -> list[int]:
+        """How often each pixel comes along rows and columns; 0 if that differs."""
+        if self.is_symbolic:
+            return [
+                whole_times(self.name, *each) for each in zip(self.ends, self.scales, strict=True)
+            ]
+        sizes = [small for small, _ in self.ends]
+        return list(map(_whole_times, self.taps(), sizes))
+
+    def tables(self, k: Loops) -> list[LoopTaps]:
+        """The taps as tensors of loops."""
+        if not self.is_symbolic:
+            return [[_tables(k, tap) for tap in each] for each in self.taps()]
+        return [
+            taps_of(k, self.name, self.dtype, ends, scale, self.align)
+            for ends, scale in zip(self.ends, self.scales, strict=True)
+        ]
+
+
+def _resized(
     name: str, a: LoopTensor, small: Shape, large: Shape, options: tuple[bool, Scales]
-) -> list[Taps]:
-    """The taps as arrays of NumPy, for loops."""
-    ends = list(zip(small[2:], large[2:], strict=True))
-    return _taps(NUMPY.namespace, name, accumulator(a.dtype).numpy, ends, options)
+) -> _Resized:
+    ends = tuple(zip(small[2:], large[2:], strict=True))
+    return _Resized(name, accumulator(a.dtype), ends, *options)
 
 
 def _declare(name: str, align: str) -> PureOp:
@@ -297,8 +337,8 @@ def _declare(name: str, align: str) -> PureOp:
     def loops(
         k: Loops, meta: TensorMeta, a: LoopTensor, output_size: Shape, *rest: object
     ) -> LoopTensor:
-        taps = _known_taps(name, a, a.shape, meta.shape, _settled(align, rest))
-        return upsampled(k, meta, a, taps)
+        how = _resized(name, a, a.shape, meta.shape, _settled(align, rest))
+        return upsampled(k, meta, a, how)
 
     return pure(
         f"{name}(Tensor self, int[] output_size, {align}{_SCALES}) -> Tensor",
@@ -341,8 +381,8 @@ def _declare_backward(name: str, align: str) -> PureOp:
         input_size: Shape,
         *rest: object,
     ) -> LoopTensor:
-        taps = _known_taps(name, grad, meta.shape, grad.shape, _settled(align, rest))
-        return upsampled_backward(k, meta, grad, taps)
+        how = _resized(name, grad, meta.shape, grad.shape, _settled(align, rest))
+        return upsampled_backward(k, meta, grad, how)
 
     return pure(
         f"{backward}(Tensor grad_output, int[] output_size, int[] input_size, {align}{_SCALES}) "
@@ -439,4 +479,17 @@ def _asked_for(shape: Shape, size: Any, scale_factor: Any) -> tuple[Shape, tuple
     if size is not None:
         return each, (None,) * rank
     factors = tuple([float(factor) for factor in each])
-    return tuple([int(n * factor) for n, factor in zip(shape, factors, strict=True)]), factors
+    return tuple(map(_times, shape, factors)), factors
+
+
+def _times(size: Size, factor: float) -> Size:
+    """int(size * factor); of a symbol an expression, if the factor is a short fraction."""
+    if is_symbolic((size,)) and math.isfinite(factor):
+        above, below = factor.as_integer_ratio()
+        if 0 < above < SHORT:  # the product is exact
+            return size * above // below
+    return int(size * factor)
+
+
+SHORT = 2**20
+"""Fractions with a smaller numerator are exact products with sizes below 2^33."""

@@ -112,6 +112,12 @@ def lines(xp: Namespace, count: int, step: int, first: int) -> Array:
 FEW = 25
 """Places of a window that are written out: 5 x 5."""
 
+def _are_few(over: Ints) -> bool:
+    """Whether the places of a window are written out: never where their number is a symbol."""
+    count = sizes.numel(over)
+    return type(count) is int and 0 < count <= FEW
+
+
 Term = Callable[[Sequence[Place], Sequence[Place]], Scalar]
 """(positions in the result, place in the window) -> scalar."""
 Candidate = Callable[[Sequence[Place], Sequence[Place]], tuple[Scalar, Scalar]]
@@ -126,7 +132,7 @@ def places_summed(
     finish: Callable[[Scalar, Sequence[Place]], Scalar],
 ) -> LoopTensor:
     """The tensor of `finish(sum of terms, positions)`, cast to the result's dtype."""
-    if 0 < sizes.numel(over) <= FEW:
+    if _are_few(over):
         places = list(product(*map(range, over)))
         return k.map(meta, lambda *i: k.cast(finish(summed(term, i, places), i), meta.dtype))
     rows: list[Sequence[Place]] = []
@@ -155,7 +161,7 @@ def places_best(
     """The largest value of each window and its place, of (value, place); the first of equal ones,
     the last of nans. `whole`: no window has places beside the image.
     """
-    if not 0 < sizes.numel(over) <= FEW:
+    if not _are_few(over):
         best: tuple[LoopTensor, ...] = k.reduce(
             "pool_max",
             metas,

@@ -10,6 +10,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ShapeError
+from aotlite.ir.geometry.sizes import always_equal, ceil_div, is_symbolic
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
@@ -119,6 +120,11 @@ def _stretch(i: Any, count: int, size: int) -> tuple[Any, Any]:
 
 
 def _most_places(count: int, size: int) -> int:
+    """Places of the longest stretch; of symbols, at least as many."""
+    if is_symbolic((count, size)):
+        if count >= size:
+            return 1 if always_equal(count, size) else 2
+        return size if always_equal(count, 1) else ceil_div(size, count) + 1
     return max([end - first for first, end in (_stretch(i, count, size) for i in range(count))])
 
 
@@ -135,7 +141,7 @@ def even_maxima(
         places, inside = _stretched(k, at, inner, (out, image))
         return candidate(k, a, (*plane, *places), inside)
 
-    whole = all(size % count == 0 for count, size in zip(out, image, strict=True))
+    whole = all(always_equal(size % count, 0) for count, size in zip(out, image, strict=True))
     return places_best(k, metas, tuple(map(_most_places, out, image)), parts, whole=whole)
 
 
@@ -169,7 +175,7 @@ def even_means(k: Loops, meta: TensorMeta, a: LoopTensor, *, backward: bool = Fa
         return total if backward else total / _area(k, row[-2:], (here, there), formed)
 
     rows, columns = map(_most_places, here, there)
-    if rows * columns > FEW:
+    if is_symbolic((rows, columns)) or rows * columns > FEW:
         return places_summed(k, meta, (rows, columns), term, finish)
 
     def line(

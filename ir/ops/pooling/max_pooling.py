@@ -8,6 +8,7 @@ from typing import Any
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import DTypeError
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
@@ -43,6 +44,7 @@ from aotlite.ir.ops.pooling.windows import (
 from aotlite.ir.ops.precision import OperandT, cast, wide
 from aotlite.ir.ops.shape.memory_format import image_like
 from aotlite.ir.scalar.expression import Scalar
+from aotlite.ir.symbols.proving import is_proved
 
 
 def _max_pool_rule(
@@ -127,12 +129,14 @@ def maxima(
 def _is_inside(window: Window, axis: int, size: int, count: int) -> bool:
     """Whether all windows stand on the image along an axis."""
     last = (count - 1) * window.stride[axis] + window.extent[axis]
-    return window.padding[axis] == 0 and last <= size
+    return window.padding[axis] == 0 and is_proved(last <= size)
 
 
 def _meets(window: Window, axis: int, size: int, count: int) -> bool:
     """Whether each window has a place on the image along an axis."""
     step, pad, gap = window.stride[axis], window.padding[axis], window.dilation[axis]
+    if is_symbolic((size, count)):  # each begins before the image's end, and none ends before it
+        return gap == 1 or size >= gap
     places = range(0, window.kernel[axis] * gap, gap)
     return all(any(0 <= o * step - pad + p < size for p in places) for o in range(count))
 

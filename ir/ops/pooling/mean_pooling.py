@@ -13,6 +13,7 @@ import attrs
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, DTypeError
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
@@ -44,6 +45,7 @@ from aotlite.ir.ops.pooling.windows import (
 from aotlite.ir.ops.precision import OperandT, accumulator, cast, wide
 from aotlite.ir.ops.shape.memory_format import image_like
 from aotlite.ir.scalar.expression import Scalar
+from aotlite.ir.symbols.proving import is_proved
 
 
 class _Means(NamedTuple):
@@ -125,14 +127,23 @@ class Means:
     divisor: int | None
     """By what sums are divided, if that is given."""
 
-    def spans(self, axis: int) -> list[int]:
-        """How many rows, or columns, each window covers."""
-        return [end - first for first, end in (self._span(o, axis) for o in range(self.out[axis]))]
+    def span(self, axis: int) -> int | None:
+        """How many rows, or columns, each window covers; None if they differ, or may."""
+        if is_symbolic((self.out[axis], self.image[axis])):
+            _, end = self._ends(self.out[axis] - 1, axis)
+            is_whole = self.border or self.window.padding[axis] == 0
+            inside = is_whole and is_proved(end <= self.limit(axis))
+            return self.window.kernel[axis] if inside else None
+        spans = {end - first for first, end in (self._span(o, axis) for o in range(self.out[axis]))}
+        return spans.pop() if len(spans) == 1 else None
 
     def _span(self, o: int, axis: int) -> tuple[int, int]:
+        first, end = self._ends(o, axis)
+        return (first if self.border else max(first, 0)), min(end, self.limit(axis))
+
+    def _ends(self, o: int, axis: int) -> tuple[int, int]:
         first = o * self.window.stride[axis] - self.window.padding[axis]
-        end = min(first + self.window.kernel[axis], self.limit(axis))
-        return (first if self.border else max(first, 0)), end
+        return first, first + self.window.kernel[axis]
 
     def limit(self, axis: int) -> int:
         """Where what counts ends."""
@@ -198,9 +209,9 @@ def _divisor_at(k: Loops, how: Means, y: Place, x: Place) -> Element:
 
 def _covered_by(k: Loops, how: Means, axis: int, at: Place) -> Scalar | int:
     """How many rows, or columns, the window at a position covers."""
-    spans = how.spans(axis)
-    if len(set(spans)) == 1:
-        return spans[0]
+    span = how.span(axis)
+    if span is not None:
+        return span
     first = k.position(at) * how.window.stride[axis] - how.window.padding[axis]
     end, limit = first + how.window.kernel[axis], how.limit(axis)
     end = k.where(end < limit, end, limit)

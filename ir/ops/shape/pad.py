@@ -176,8 +176,7 @@ def runs_of(name: str, size: int, pair: tuple[int, int]) -> list[PadRun]:
         first = max(-before, 0)
         period = size + min(pair[1], 0) - first
         origin = before + first
-        turns = range(-origin // period, (length - 1 - origin) // period + 1)
-        ends = [origin + turn * period for turn in turns]
+        ends = [origin + turn * period for turn in _turns(origin, period, length)]
         found = [PadRun(end, end + period, 1, first - end) for end in ends]
     elif name == "replication_pad":
         found = [
@@ -195,6 +194,19 @@ def runs_of(name: str, size: int, pair: tuple[int, int]) -> list[PadRun]:
     return [run for run in cut if run.first < run.end]
 
 
+def _turns(origin: int, period: int, length: int) -> range:
+    """The turns, from origin + turn * period on, that cover 0 to length - 1."""
+    if not period > 0:
+        return range(0)
+    first = 0
+    while origin + first * period > 0:
+        first -= 1
+    end = first + 1
+    while origin + end * period < length:
+        end += 1
+    return range(first, end)
+
+
 def padded_loops(name: str, sides_of: Sides) -> Callable[..., object]:
     """The loops of a padding: each run of places is a branch."""
 
@@ -203,6 +215,8 @@ def padded_loops(name: str, sides_of: Sides) -> Callable[..., object]:
         if 0 in meta.shape:
             return k.new(meta)
         runs = [runs_of(name, n, pair) for n, pair in zip(a.shape, sides, strict=True)]
+        if not all(runs):  # a symbolic size of 0
+            return k.new(meta)
         return k.map(meta, lambda *i: _chosen(k, a, i, (), runs))
 
     return loops

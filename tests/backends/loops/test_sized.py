@@ -10,6 +10,7 @@ from aotlite.backends.loops.program_sizes import SizesAt
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph.verify import verify as verify_graph
+from aotlite.ir.ops.nn.upsample import interpolate
 from aotlite.testing.laws import graphs_of
 from tests.backends.loops.helpers.sized_graphs import PROGRAMS, Sized, drawn, sized, symbolized
 from tests.backends.loops.test_lowering import (
@@ -77,7 +78,10 @@ def assert_sized(case: Sized, count, backend=LOOPS, units=UNITS):
         return False, 0
     tried = case.values(count)
     for values in tried:
-        program = SizesAt(values).program(made.program)
+        version = made.version(values)
+        if version is None:
+            continue
+        program = SizesAt(values).program(version.program)
         verify(program)
         with np.errstate(all="ignore"):
             for expected, found in zip(*run_at(made, case, values), strict=True):
@@ -94,6 +98,35 @@ def test_a_program_for_all_sizes_is_the_graph_at_each(name, low):
     is_made, tried = assert_sized(case, 12)
     assert is_made or low == 0
     assert tried >= 4 or not is_made
+
+
+def _resized(x):
+    return interpolate(x, (5, 4), mode="bilinear")
+
+
+def test_orders_of_sizes_make_versions():
+    """SIZ-13: as many as there are ways in which the orders turn out."""
+    case = sized("resized", _resized, (2, 3, "a", "b"))
+    made = LOOPS.compile_sized(case.graph)
+    a, b = case.table.symbols
+    for n in range(1, 9):
+        made.at({a: n, b: 7})
+    assert len(made.versions) == 2
+    assert_sized(case, 12)
+    assert len(made.versions) == 2
+
+
+def test_sizes_of_too_many_versions_compile_their_own(monkeypatch):
+    monkeypatch.setattr("aotlite.backends.loops.size_versions.MOST_VERSIONS", 1)
+    case = sized("resized", _resized, (2, 3, "a", "b"))
+    made = LOOPS.compile_sized(case.graph)
+    a, b = case.table.symbols
+    assert made.version({a: 5, b: 7}) is None and made.version({a: 6, b: 7}) is not None
+    x = np.random.default_rng(0).standard_normal((2, 3, 5, 7)).astype(np.float32)
+    ((found, _),) = made.at({a: 5, b: 7})([(x.reshape(-1), 0)])
+    _, (expected,) = run_reference(SizesAt({a: 5, b: 7}).graph(case.graph), [x])
+    assert_same(expected, found.reshape(expected.shape), 4, "own")
+    assert len(made.versions) == 1
 
 
 @pytest.mark.parametrize("name", OPS_WITH_LOOPS)

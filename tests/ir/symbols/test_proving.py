@@ -8,7 +8,7 @@ import pytest
 from aotlite.backends.loops.backend import LOOPS
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.symbols.proving import Unproved, is_proved, proving
+from aotlite.ir.symbols.proving import Demands, Unproved, is_proved, proving
 from aotlite.ir.symbols.table import SymbolTable
 
 
@@ -29,6 +29,23 @@ def test_open_questions_have_the_general_answer_or_none():
     assert table.log == []
     assert a == b
     assert [each.text for each in table.log] == ["s0 == s1"]
+
+
+def test_open_orders_are_demanded():
+    table = SymbolTable()
+    a, b = table.symbol(6, lower=0), table.symbol(5, lower=0)
+    demands = Demands(table.hints)
+    with proving(table, demands=demands):
+        assert not a < b and not a == b and a + 1 > 0 and not is_proved(a > b)
+        assert table.ask(max, a, b) == 6
+        with table.rule_of("add"), pytest.raises(Unproved):
+            bool(a < b)
+    assert [answer for answer in demands.answers.values()] == [False, 6]
+    assert demands.hold({"s0": 6, "s1": 2})
+    assert not demands.hold({"s0": 6, "s1": 7}) and not demands.hold({"s0": 7, "s1": 5})
+    assert table.log == []
+    with proving(table), pytest.raises(Unproved):  # no answer is kept
+        bool(a < b)
 
 
 def test_answers_of_metas_are_not_kept():
