@@ -40,7 +40,7 @@ def test_open_orders_are_demanded():
         assert table.ask(max, a, b) == 6
         with table.rule_of("add"), pytest.raises(Unproved):
             bool(a < b)
-    assert [answer for answer in demands.answers.values()] == [False, 6]
+    assert list(demands.answers.values()) == [False, 6]
     assert demands.hold({"s0": 6, "s1": 2})
     assert not demands.hold({"s0": 6, "s1": 7}) and not demands.hold({"s0": 7, "s1": 5})
     assert table.log == []
