@@ -168,7 +168,11 @@ class KernelPrinter:
                 end = f", v1 = {extent}" if is_symbolic((extent,)) else ""
                 found = [f"const i64 v0 = 0{end};"]
         if self.loops.tile is not None:
-            found += part_bounds("u", "tile", self.facts.extents[self.loops.tile], TILE)
+            extent = self.facts.extents[self.loops.tile]
+            if is_axis(self.loops.tiles):
+                found += part_bounds("u", "tile", extent, TILE)
+            else:
+                found.append(f"const i64 u0 = 0, u1 = {extent};")
         return found
 
     def _block(self) -> Range:
