@@ -10,6 +10,7 @@ Most programs ask for no order that is not proved, and have one version. Spec:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 import attrs
@@ -17,11 +18,14 @@ import attrs
 from aotlite.backends.calling_convention import Run
 from aotlite.backends.loops.program import LoopProgram
 from aotlite.backends.loops.program_sizes import SizesAt
-from aotlite.ir.errors import UnsupportedError
+from aotlite.ir.errors import IndexOutOfRangeError, ShapeError, UnsupportedError
 from aotlite.ir.graph import Graph
 from aotlite.ir.symbols.proving import Demands, Unproved
 from aotlite.ir.symbols.table import SymbolTable
 
+NO_VERSION = (Unproved, UnsupportedError, ShapeError, IndexOutOfRangeError)
+"""What making a version raises for sizes that have none: an op may refuse sizes of 0 in a form that
+its own kernel does not take there."""
 MOST_VERSIONS = 8
 """Further sizes with other answers compile the graph of their own."""
 
@@ -74,10 +78,8 @@ class SizedVersions(Generic[VersionT]):
         if len(self.versions) == MOST_VERSIONS:
             return None
         demands, made = Demands(dict(sizes)), None
-        try:
+        with suppress(*NO_VERSION):
             made = self.make(demands)
-        except (Unproved, UnsupportedError):
-            pass
         self.versions.append((demands, made))
         return made
 
@@ -94,7 +96,7 @@ def versions_of(
     demands = Demands({} if table is None else table.hints)
     try:
         first = make(demands)
-    except (Unproved, UnsupportedError) as problem:
+    except NO_VERSION as problem:
         refused(f"{graph.name}: kernels for all sizes would have to know {problem}")
         return None
     return SizedVersions(graph, make, compile_one, [(demands, first)])

@@ -170,10 +170,13 @@ class Op:
     # So the result belongs in the cache of that table. In the op's, the next trace would find it
     # without asking; its log would lack the assumption, and its code would run for 3 and 1, too.
     def _symbolic_result(self, key: tuple[object, ...], table: SymbolTable) -> object:
-        """`result_for` where sizes are symbolic. It is cached in the table, beside its log."""
+        """`result_for` where sizes are symbolic. It is cached in the table, beside its log. While
+        code for many sizes is made, it is not: it may depend on what that demands."""
         found = table.cache.get((self, key))
         if found is None:
             with table.rule_of(self.name):
+                if table.spelled is not None:
+                    return self.rule(*key)
                 found = table.cache[self, key] = fewest(table, self.rule, key)
         return found
 

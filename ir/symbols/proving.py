@@ -74,22 +74,19 @@ class Proving:
 
     def answer(self, fact: SymBool, *, in_rule: bool) -> bool:
         """The truth of an open comparison: that of two different expressions, which count as
-        different numbers; an order is demanded. Raises Unproved in a meta rule, whose result is
-        kept, and where nothing may be demanded."""
+        different numbers. An order is demanded, and in a meta rule whatever is asked. Raises
+        Unproved where nothing may be demanded."""
         if fact.relation in ("==", "!=") and not in_rule:
             return fact.relation == "!="
         question = RELATIONS[fact.relation], (fact.left, fact.right)
-        return bool(self._demanded(question, f"whether {fact}", in_rule=in_rule))
+        return bool(self._demanded(question, f"whether {fact}"))
 
-    def ask(
-        self, function: Callable[..., object], operands: tuple[object, ...], *, in_rule: bool
-    ) -> object:
+    def ask(self, function: Callable[..., object], operands: tuple[object, ...]) -> object:
         """The result of a function of plain ints, which is demanded. Raises like `answer`."""
-        text = f"{function.__name__} of sizes"
-        return self._demanded((function, operands), text, in_rule=in_rule)
+        return self._demanded((function, operands), f"{function.__name__} of sizes")
 
-    def _demanded(self, question: Question, text: str, *, in_rule: bool) -> object:
-        if self.demands is None or in_rule:
+    def _demanded(self, question: Question, text: str) -> object:
+        if self.demands is None:
             raise Unproved(text)
         return self.demands.answer(question)
 

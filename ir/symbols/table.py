@@ -396,7 +396,7 @@ class SymbolTable:
         key = (function, operands)
         if key not in self._calls:
             if self.spelled is not None:
-                return self.spelled.ask(function, operands, in_rule=self.op is not None)
+                return self.spelled.ask(function, operands)
             answer = Answer(function, operands, function(*concrete(operands, self.hints)))
             if self._is_told(answer):
                 return answer.value

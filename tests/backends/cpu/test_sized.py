@@ -13,7 +13,13 @@ from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.testing.laws import graphs_of
-from tests.backends.loops.helpers.sized_graphs import PROGRAMS, sized, symbolized
+from tests.backends.loops.helpers.sized_graphs import (
+    HINTS,
+    PROGRAMS,
+    SIZES,
+    sized,
+    symbolized,
+)
 from tests.backends.loops.test_lowering import OPS_WITH_LOOPS
 from tests.backends.loops.test_sized import assert_sized
 from tests.samples import samples_of
@@ -30,6 +36,17 @@ def test_c_for_all_sizes_is_the_graph_at_each(name, low):
     is_made, tried = assert_sized(case, 12, EXACT)
     assert is_made or low == 0
     assert tried >= 4 or not is_made
+
+
+@pytest.mark.parametrize("name", ["transposed", "matmul", "layer norm", "three", "chain"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_c_for_sizes_that_the_log_fixes(name, which):
+    """The symbols stay in the graph, and the table knows that one of them is a number."""
+    function, *shapes = PROGRAMS[name]
+    case = sized(name, function, *shapes, low=0)
+    symbol = case.table.named(list(case.table.symbols)[which])
+    assert symbol == symbol.hint
+    assert assert_sized(case, 3, EXACT, sizes=(*SIZES, *HINTS.values())) == (True, 3)
 
 
 @pytest.mark.long

@@ -12,7 +12,14 @@ from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph.verify import verify as verify_graph
 from aotlite.ir.ops.nn.upsample import interpolate
 from aotlite.testing.laws import graphs_of
-from tests.backends.loops.helpers.sized_graphs import PROGRAMS, Sized, drawn, sized, symbolized
+from tests.backends.loops.helpers.sized_graphs import (
+    PROGRAMS,
+    SIZES,
+    Sized,
+    drawn,
+    sized,
+    symbolized,
+)
 from tests.backends.loops.test_lowering import (
     OPS_WITH_LOOPS,
     assert_same,
@@ -66,7 +73,7 @@ def seen(window, meta):
     )
 
 
-def assert_sized(case: Sized, count, backend=LOOPS, units=UNITS):
+def assert_sized(case: Sized, count, backend=LOOPS, units=UNITS, sizes=SIZES):
     """The sized run equals the ops' kernels; (whether there is one, how many sizes were tried)."""
     before = list(case.table.log)
     reasons: list[str] = []
@@ -76,7 +83,7 @@ def assert_sized(case: Sized, count, backend=LOOPS, units=UNITS):
         (reason,) = reasons
         assert reason.startswith(f"{case.graph.name}: kernels for all sizes would have to know ")
         return False, 0
-    tried = case.values(count)
+    tried = case.values(count, sizes=sizes)
     for values in tried:
         version = made.version(values)
         if version is None:
