@@ -166,18 +166,15 @@ class Op:
 
     # Note [symbolic rules]
     #     x + y of f32[s0] and f32[s1], first with sizes 3 and 3
-    # The rule asks whether s0 equals s1. The hints (3 and 3) decide, and the table logs `s0 == s1`.
-    # So the result belongs in the cache of that table. In the op's, the next trace would find it
-    # without asking; its log would lack the assumption, and its code would run for 3 and 1, too.
+    # The rule asks whether s0 equals s1, and the table logs the answer of the hints. So its cache
+    # gets the result: in the op's another trace would find it, and run its code for 3 and 1, too.
     def _symbolic_result(self, key: tuple[object, ...], table: SymbolTable) -> object:
-        """`result_for` where sizes are symbolic. It is cached in the table, beside its log. While
-        code for many sizes is made, it is not: it may depend on what that demands."""
-        found = table.cache.get((self, key))
+        """`result_for` where sizes are symbolic. It is cached in the table, beside its log."""
+        known = table.cache if table.spelled is None else {}  # nothing that depends on a demand
+        found = known.get((self, key))
         if found is None:
             with table.rule_of(self.name):
-                if table.spelled is not None:
-                    return self.rule(*key)
-                found = table.cache[self, key] = fewest(table, self.rule, key)
+                found = known[self, key] = fewest(table, self.rule, key)
         return found
 
     def infer(self, args: tuple[Any, ...]) -> TensorMeta | tuple[TensorMeta, ...]:
