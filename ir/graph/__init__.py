@@ -15,10 +15,10 @@ from aotlite.ir.graph.graph import (
     Result,
     map_nodes,
     name_from,
-    node_names,
     output_node,
 )
 from aotlite.ir.graph.methods import install_methods
+from aotlite.ir.graph.node_text import node_names
 
 __all__ = [
     "Constant",

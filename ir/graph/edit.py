@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from aotlite.ir.errors import AotliteError, ArgumentError
-from aotlite.ir.graph.graph import Graph, Node, Phase, map_nodes, node_names, output_node
-from aotlite.ir.graph.node_text import node_line
+from aotlite.ir.graph.graph import Graph, Node, Phase, map_nodes, output_node
+from aotlite.ir.graph.node_text import node_line, node_names
 from aotlite.ir.graph.role import OF_BACKWARD, Role
 from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import TensorMeta

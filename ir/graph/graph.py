@@ -15,12 +15,8 @@ that `Graph.edit()` makes (`ir/graph/edit.py`). Spec: `specs/graph.md`.
 
 from __future__ import annotations
 
-import builtins
 import enum
-import keyword
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
@@ -183,46 +179,6 @@ def name_from(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-RESERVED = frozenset(
-    {"ops", "complex"}
-    | set(keyword.kwlist)
-    | {name for name in dir(builtins) if name.startswith("_") or name[:1].isupper()}
-)
-"""Names that a printed graph or Python needs itself: no value has such a name."""
-
-
-def node_names(nodes: Iterable[Node]) -> dict[Node, str]:
-    """A name for each node: its role, constant or op, numbered from the second on."""
-    taken = set(RESERVED)
-    counts: dict[str, int] = {}
-    names: dict[Node, str] = {}
-    for node in nodes:
-        if node in names:  # only in a broken graph, which must print all the same
-            continue
-        base = name = _base_name(node)
-        while name in taken:
-            counts[base] = counts.get(base, 0) + 1
-            name = f"{base}_{counts[base]}"
-        taken.add(name)
-        names[node] = name
-    return names
-
-
-def _base_name(node: Node) -> str:
-    if node.op == "placeholder":
-        return identifier(str(node.role))
-    if node.op == "output":
-        return "output"
-    return identifier(str(getattr(node.target, "name", node.op)))
-
-
-@lru_cache(maxsize=4096)
-def identifier(text: str) -> str:
-    """The text as a Python identifier."""
-    name = re.sub(r"[^0-9A-Za-z_]", "_", text) or "_"
-    return f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
-
-
 @attrs.define(eq=False, repr=False)
 class Graph:
     """Nodes in execution order; the last one is the output node.
@@ -245,6 +201,7 @@ class Graph:
     _users: dict[Node, list[Node]] | None = attrs.field(default=None, init=False)
     _names: dict[Node, str] | None = attrs.field(default=None, init=False)
     _last_uses: dict[Node, tuple[Node, ...]] | None = attrs.field(default=None, init=False)
+    _symbols: tuple[str, ...] | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         if not self.nodes or self.nodes[-1].op != "output":
@@ -325,13 +282,6 @@ class Graph:
             self._last_uses = last
         return self._last_uses
 
-    @property
-    def names(self) -> dict[Node, str]:
-        """Each node -> its printed name: its role or op, numbered from the second on."""
-        if self._names is None:
-            self._names = node_names(self.nodes)
-        return self._names
-
     # --- FX's methods: they need modules that import this one, so `ir/graph/methods.py` adds them
     if TYPE_CHECKING:
 
@@ -341,6 +291,10 @@ class Graph:
         def sequence_table(self, *, print_output: bool = True) -> str: ...
         @property
         def code(self) -> str: ...
+        @property
+        def names(self) -> dict[Node, str]: ...
+        @property
+        def symbols(self) -> tuple[str, ...]: ...
         def lint(self) -> None: ...
 
     # --- Python's protocols; `ir/graph/methods.py` adds `__str__` and pickling

@@ -7,12 +7,14 @@ class, as `ir/op/operand.py` adds a method for each op to `Operand`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from aotlite.ir.deferred import deferred
 from aotlite.ir.graph.edit import GraphEdit
-from aotlite.ir.graph.graph import Graph
+from aotlite.ir.graph.graph import Graph, Node
+from aotlite.ir.graph.node_text import node_names
+from aotlite.ir.graph.symbolic.binding import names_among
 from aotlite.ir.graph.text.printer import code, readable, tabular
 from aotlite.ir.graph.text.sequence_table import sequence_table
 from aotlite.ir.graph.verify import verify
@@ -59,6 +61,20 @@ def _code(self: Graph) -> str:
     return code(self)
 
 
+def _names(self: Graph) -> dict[Node, str]:
+    """Each node -> its printed name: its role or op, numbered from the second on."""
+    if self._names is None:
+        self._names = node_names(self.nodes)
+    return self._names
+
+
+def _symbols(self: Graph) -> tuple[str, ...]:
+    """The names of the symbols in its sizes; computed on first use."""
+    if self._symbols is None:
+        self._symbols = tuple(sorted(names_among([(n.args, n.meta) for n in self.nodes])))
+    return self._symbols
+
+
 def _lint(self: Graph) -> None:
     """Raises GraphError where the graph breaks an invariant (`ir/graph/verify.py`)."""
     verify(self)
@@ -74,9 +90,14 @@ def _reduce(self: Graph) -> tuple[object, ...]:
     return files.loads, (files.dumps(self),)
 
 
+_PRINTS = (_print_readable, _print_tabular, _sequence_table)
+_PROPERTIES = (_names, _symbols, _code)
+_NAMED: tuple[Callable[..., object], ...] = (_edit, *_PRINTS, *_PROPERTIES, _lint)
+
+
 def _methods() -> Iterator[tuple[str, Any]]:
     """(name, function) of each method."""
-    for function in (_edit, _print_readable, _print_tabular, _sequence_table, _code, _lint):
+    for function in _NAMED:
         yield function.__name__.removeprefix("_"), function
     yield "__str__", _str
     yield "__reduce__", _reduce
@@ -86,4 +107,4 @@ def install_methods() -> None:
     """Gives `Graph` its methods, under their names, for `help(Graph)` too."""
     for name, function in _methods():
         function.__name__, function.__qualname__ = name, f"Graph.{name}"
-        setattr(Graph, name, property(function) if function is _code else function)
+        setattr(Graph, name, property(function) if function in _PROPERTIES else function)

@@ -1,4 +1,4 @@
-"""One node as text: its statement in a printed graph.
+"""One node as text: its name, and its statement in a printed graph.
 
 Ground floor. Error notes quote these lines, and `ir/graph/text/printer.py` prints whole graphs of
 them. Spec: `specs/graph.md`.
@@ -6,10 +6,13 @@ them. Spec: `specs/graph.md`.
 
 from __future__ import annotations
 
+import builtins
 import json
+import keyword
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from aotlite.ir.arrays.device import Device
@@ -21,10 +24,23 @@ from aotlite.ir.meta.text import dtype_text, meta_text
 from aotlite.ir.op import Op
 from aotlite.ir.op.host_function import HostFunction
 from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.symbols.symint import SymInt
 
-__all__ = ["Names", "comment", "excerpt", "literal", "node_line", "quoted", "role_text"]
+__all__ = [
+    "RESERVED",
+    "Names",
+    "comment",
+    "excerpt",
+    "identifier",
+    "literal",
+    "node_line",
+    "node_names",
+    "quoted",
+    "role_text",
+]
 
 _WORD = re.compile("inf|nan")
+_CALL = re.compile(r"\b(max|min)(?=\()")
 
 Names = Mapping[Node, str]
 
@@ -33,7 +49,8 @@ Names = Mapping[Node, str]
 def literal(value: object, names: Names) -> str:
     """An argument as Python text that evaluates to exactly it (nan, -0.0, dtypes, devices too).
 
-    What Python has no literal for is an attribute of `ops`: `ops.inf`, `ops.float32`.
+    What Python has no literal for is an attribute of `ops`: `ops.inf`, `ops.float32`. A symbolic
+    size is its expression: `2*s0`, `ops.sym_max(s0, 1)`.
     """
     match value:
         case Node():
@@ -51,6 +68,8 @@ def literal(value: object, names: Names) -> str:
             return f"ops.device({quoted(value.name)})"
         case HostFunction():
             return f"ops.host_function({quoted(value.name)})"
+        case SymInt():
+            return _CALL.sub("ops.sym_\\g<0>", str(value))
         case int() if value.bit_length() > _DIGITS:
             return hex(value)
     return repr(value)
@@ -70,6 +89,49 @@ def role_text(role: Role) -> str:
 def quoted(text: str) -> str:
     """A Python string literal in double quotes."""
     return json.dumps(text, ensure_ascii=False)
+
+
+# ----------------------------------------------------------------------------------------- names
+RESERVED = frozenset(
+    {"ops", "complex"}
+    | set(keyword.kwlist)
+    | {name for name in dir(builtins) if name.startswith("_") or name[:1].isupper()}
+)
+"""Names that a printed graph or Python needs itself: no value has such a name."""
+_SYMBOL = re.compile(r"[su]\d+")
+"""Nor the name of a symbol (`ir/symbols`)."""
+
+
+def node_names(nodes: Iterable[Node]) -> dict[Node, str]:
+    """A name for each node: its role, constant or op, numbered from the second on."""
+    taken = set(RESERVED)
+    counts: dict[str, int] = {}
+    names: dict[Node, str] = {}
+    for node in nodes:
+        if node in names:  # only in a broken graph, which must print all the same
+            continue
+        base = name = _base_name(node)
+        while name in taken or _SYMBOL.fullmatch(name):
+            counts[base] = counts.get(base, 0) + 1
+            name = f"{base}_{counts[base]}"
+        taken.add(name)
+        names[node] = name
+    return names
+
+
+def _base_name(node: Node) -> str:
+    if node.op == "placeholder":
+        return identifier(str(node.role))
+    if node.op == "output":
+        return "output"
+    return identifier(str(getattr(node.target, "name", node.op)))
+
+
+@lru_cache(maxsize=4096)
+def identifier(text: str) -> str:
+    """The text as a Python identifier."""
+    name = re.sub(r"[^0-9A-Za-z_]", "_", text) or "_"
+    return f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
 
 
 # ----------------------------------------------------------------------------------------- lines

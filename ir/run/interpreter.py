@@ -7,7 +7,7 @@ names of torch.fx's Interpreter, for subclasses to override. Spec: `specs/graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from aotlite.ir.errors import (
 from aotlite.ir.graph import Constant, Graph, Node, map_nodes
 from aotlite.ir.graph.node_text import node_line
 from aotlite.ir.graph.role import RNG_INPUTS
+from aotlite.ir.graph.symbolic.inputs import NO_SIZES, at_inputs
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, ViewOp
@@ -201,7 +202,7 @@ class Interpreter:
         *,
         constant: Callable[[Any, TensorMeta], Any] | None = None,
     ) -> None:
-        self.graph = graph
+        self.graph = self._given = graph
         self.node: Node = graph.nodes[0]
         """The node that is running, for hooks that need more than its target and arguments."""
         self.env: dict[Node, Any] = {}
@@ -210,16 +211,19 @@ class Interpreter:
         self._constant = constant or (array_value if call is None else _unchanged)
         self._inputs: list[object] = []
 
-    def run(self, *inputs: Any) -> Any:
+    def run(self, *inputs: object, sizes: Mapping[str, int] = NO_SIZES) -> Any:
         """The graph's outputs for these inputs. Raises ArgumentError if their number is wrong.
 
-        An error in a node gets the node and the user's line as notes.
+        Symbols get their values from the shapes of arrays (GRA-16); `sizes` are those of symbols
+        that no input gives. An error in a node gets the node and the user's line as notes.
         """
-        wanted = len(self.graph.placeholders)
+        wanted = len(self._given.placeholders)
         if len(inputs) != wanted:
             raise ArgumentError(
-                f"graph {self.graph.name}: it is given {len(inputs)} inputs, expected {wanted}"
+                f"graph {self._given.name}: it is given {len(inputs)} inputs, expected {wanted}"
             )
+        if self._on_arrays and self._given.symbols:
+            self.graph = at_inputs(self._given, list(map(_shape_of, inputs)), sizes)
         self._inputs = list(reversed(inputs))
         self.env = {}
         with np.errstate(all="ignore"):
@@ -277,10 +281,18 @@ class Interpreter:
         return _array_of(args[0]) if self._on_arrays else args[0]
 
 
-def run_graph(graph: Graph, *inputs: object) -> tuple[Any, ...]:
-    """The outputs of a graph for these arrays, as arrays."""
-    outputs: tuple[Any, ...] = Interpreter(graph).run(*inputs)
+def run_graph(
+    graph: Graph, *inputs: object, sizes: Mapping[str, int] = NO_SIZES
+) -> tuple[Any, ...]:
+    """The outputs of a graph for these arrays, as arrays. `sizes`: see `Interpreter.run`."""
+    outputs: tuple[Any, ...] = Interpreter(graph).run(*inputs, sizes=sizes)
     return outputs
+
+
+def _shape_of(value: object) -> tuple[int, ...]:
+    if type(value) is ArrayValue:
+        return value.meta.shape
+    return tuple(np.shape(value))  # type: ignore[call-overload]
 
 
 def _unchanged(value: object, meta: TensorMeta) -> object:

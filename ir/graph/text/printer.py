@@ -3,23 +3,28 @@
 Ground floor. `readable` and `code` print a function whose body calls `ops.<name>`. The text runs:
 with `aotlite.ops` it computes on tensors, with the `ops` of `ir/graph/text/source.py` it gives an
 equal graph. It holds all that decides the result: ops, arguments, phases, metas and roles of inputs
-and outputs. Source lines are comments. Spec: `specs/graph.md`.
+and outputs. Symbolic sizes are read from the inputs first. Source lines are comments. Spec:
+`specs/graph.md`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
-from aotlite.ir.graph.graph import RESERVED, Graph, Node, Phase, identifier
+from aotlite.ir.graph.graph import Graph, Node, Phase
 from aotlite.ir.graph.node_text import (
+    RESERVED,
     Names,
     comment,
+    identifier,
     literal,
     node_line,
     quoted,
     role_text,
 )
 from aotlite.ir.graph.role import Output, Role
+from aotlite.ir.graph.symbolic.binding import Binding, Bindings, bindings_of, names_among
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.provenance.location import Places
 
@@ -48,7 +53,7 @@ def readable(graph: Graph, *, frees: bool = False) -> str:
         return (mul,)  # output_0
     """
     names = graph.names
-    lines = [_signature(graph)]
+    lines = list(_beginning(graph))
     remarks = _Remarks()
     phases = _Phases()
     for node in graph.nodes[:-1]:
@@ -63,7 +68,7 @@ def readable(graph: Graph, *, frees: bool = False) -> str:
 
 def code(graph: Graph, *, frees: bool = False) -> str:
     """The graph as runnable Python without comments."""
-    lines = [_signature(graph)]
+    lines = list(_beginning(graph))
     phases = _Phases()
     for node in graph.nodes:
         if node.op != "placeholder":
@@ -78,9 +83,37 @@ def _statement(graph: Graph, node: Node, frees: bool) -> str:
     return f"{line}; {' = '.join(dead)} = None" if dead else line
 
 
-def _signature(graph: Graph) -> str:
+def _beginning(graph: Graph) -> Iterator[str]:
+    """The signature, and the lines that bind the symbols in the statements (GRA-16)."""
+    wanted = names_among([node.args for node in graph.nodes])
+    bindings = bindings_of(graph.placeholders, wanted) if wanted else _NO_SYMBOLS
+    yield _signature(graph, bindings.free)
+    for source, of in groupby(bindings.given, lambda each: each.source):
+        yield from _bound(source, list(of), graph.names)
+
+
+_NO_SYMBOLS = Bindings((), ())
+
+
+def _bound(source: Node, of: list[Binding], names: Names) -> Iterator[str]:
+    """The lines that bind the symbols that an input gives."""
+    sizes, name, symbols = source.shape, names[source], [each.symbol for each in of]
+    if len(of) > 1 and [str(size) for size in sizes] == symbols:
+        yield f"    {', '.join(symbols)} = {name}.shape"
+        return
+    for each in of:
+        text, rest = f"{name}.shape[{each.dim}]", literal(each.rest, names)
+        if rest != "0":
+            text = f"{text} - {rest if rest.isalnum() else f'({rest})'}"
+        if each.times != 1:
+            text = f"({text}) // {each.times}" if rest != "0" else f"{text} // {each.times}"
+        yield f"    {each.symbol} = {text}"
+
+
+def _signature(graph: Graph, symbols: Iterable[str]) -> str:
     names = graph.names
     inputs = [node_line(node, names) for node in graph.nodes if node.op == "placeholder"]
+    inputs += [f'{name}: "int"' for name in symbols]
     title = identifier(graph.name)
     head, tail = f"def {title}{'_1' * (title in RESERVED)}(", f"){_return_annotation(graph)}:"
     line = f"{head}{', '.join(inputs)}{tail}"

@@ -17,8 +17,8 @@ from aotlite.ir.errors import FormatError, noted
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.graph import Graph, Phase
 from aotlite.ir.graph.role import ROLES, Role
+from aotlite.ir.graph.symbolic.inputs import NO_SIZES
 from aotlite.ir.graph.text.roles import parse_role
-from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.text import HOST, meta_from_text
 from aotlite.ir.op.namespace import NOTHING, OpNamespace
 
@@ -45,11 +45,14 @@ def graph_from_source(
     *,
     constants: Mapping[str, object] = NOTHING,
     devices: Mapping[str, Device] = HOST,
+    sizes: Mapping[str, int] = NO_SIZES,
 ) -> Graph:
     """The graph that a printed text describes: the same ops, arguments, phases, metas and roles.
 
     `constants` are the arrays of the constants that it names (`graph.constants`), `devices` the
-    devices. Raises FormatError for other text. Source lines and sequence numbers are not read.
+    devices, `sizes` the numbers for its symbols: the text of a graph with symbols gives the graph
+    at these sizes. Raises FormatError for other text. Source lines and sequence numbers are not
+    read.
 
     >>> graph = graph_from_source('def double(arg_0: "f32[2]"): return (ops.mul(arg_0, 2.0),)')
     >>> print(graph.code)
@@ -62,10 +65,15 @@ def graph_from_source(
     build = ops.builder
     build.name = function.__name__
     annotations = function.__annotations__
-    inputs = []
+    inputs: list[object] = []
     for name in function.__code__.co_varnames[: function.__code__.co_argcount]:
-        meta, role = _input_from_text(name, annotations.get(name, ""), devices)
-        inputs.append(build.placeholder(meta, role))
+        annotation = annotations.get(name, "")
+        if annotation == "int" and name in sizes:
+            inputs.append(sizes[name])
+            continue
+        meta, _, role = annotation.partition(" = ")
+        found = meta_from_text(meta, devices=devices, sizes=sizes)
+        inputs.append(build.placeholder(found, role_from_text(role or name)))
     outputs = function(*inputs)
     if not isinstance(outputs, (tuple, list)):
         outputs = (outputs,)
@@ -111,10 +119,3 @@ def role_from_text(text: str) -> Role:
         error = FormatError(f"source: the role is {text!r}, expected one such as 'primals_0'")
         raise noted(error, note)
     return found  # type: ignore[return-value]
-
-
-def _input_from_text(
-    name: str, annotation: str, devices: Mapping[str, Device]
-) -> tuple[TensorMeta, Role | None]:
-    meta, _, role = annotation.partition(" = ")
-    return meta_from_text(meta, devices=devices), role_from_text(role or name)

@@ -1,0 +1,138 @@
+"""`bindings_of`: where a graph finds the values of its symbols, in the sizes of its inputs.
+
+    def f(x: "f32[s0, s1]", y: "f32[2*s2 + 1]", s3: "int"):
+        s0, s1 = x.shape
+        s2 = (y.shape[0] - 1) // 2
+
+A size that is a symbol gives its value. A size that is a multiple of one unknown symbol, plus sizes
+that are known, gives it too. A symbol that no input gives is a parameter of the graph. Ground
+floor. Spec: `specs/graph.md`, GRA-16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+
+from aotlite.ir.graph.graph import Node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.cases.parts import names_in
+from aotlite.ir.symbols.symint import SymInt
+from aotlite.ir.symbols.table import table_of
+
+__all__ = ["Binding", "Bindings", "bindings_of", "names_among", "sizes_among"]
+
+
+@attrs.frozen
+class Binding:
+    """A symbol that a size of an input gives: `size == times * symbol + rest`."""
+
+    symbol: str
+    source: Node
+    """The input."""
+    dim: int
+    times: int = 1
+    rest: int | SymInt = 0
+
+    def value(self, size: int, known: Mapping[str, int]) -> int:
+        """The value of the symbol for this size, and these values of earlier ones."""
+        found: int = (size - concrete(self.rest, known)) // self.times
+        return found
+
+
+@attrs.frozen
+class Bindings:
+    """The symbols that a graph needs."""
+
+    given: tuple[Binding, ...]
+    """Those that sizes of inputs give; each needs earlier ones only."""
+    free: tuple[str, ...]
+    """Those that no input gives, in the order of their names."""
+
+
+def sizes_among(values: Iterable[object]) -> Iterator[SymInt]:
+    """The symbolic sizes among arguments and metas, in tuples of them too."""
+    for value in values:
+        kind = type(value)
+        if kind is SymInt:
+            yield value  # type: ignore[misc]
+        elif kind is tuple:
+            yield from sizes_among(value)  # type: ignore[arg-type]
+        elif kind is TensorMeta:
+            yield from sizes_among(value.shape)  # type: ignore[attr-defined]
+            yield from sizes_among(value.stride)  # type: ignore[attr-defined]
+
+
+def names_among(values: Iterable[object]) -> set[str]:
+    """The names of the symbols among arguments and metas."""
+    sizes = {id(size): size for size in sizes_among(values)}
+    return set().union(*map(names_in, sizes.values()))
+
+
+def bindings_of(inputs: Iterable[Node], wanted: Iterable[str]) -> Bindings:
+    """Where the symbols of these names get their values, in a graph with these inputs."""
+    solver = _Solver(inputs)
+    found, needed = solver.found, set(wanted)
+    for name in reversed(found):  # what a binding needs was found before it
+        if name in needed:
+            needed |= names_in(found[name].rest)
+    given = tuple([each for name, each in found.items() if name in needed])
+    return Bindings(given, tuple(sorted(needed - found.keys(), key=_by_number)))
+
+
+def _by_number(name: str) -> tuple[int, str]:
+    return len(name), name
+
+
+class _Solver:
+    """Finds the symbols that inputs give, each size looked at when one unknown is left in it."""
+
+    def __init__(self, inputs: Iterable[Node]) -> None:
+        self.found: dict[str, Binding] = {}
+        self.sizes: list[tuple[Node, int, SymInt]] = []
+        self.unknown: list[set[str]] = []
+        """By size: the names in it that are not found yet."""
+        self.uses: dict[str, list[int]] = {}
+        for node in inputs:
+            meta = node.meta
+            shape: tuple[object, ...] = meta.shape if type(meta) is TensorMeta else ()
+            for dim, size in enumerate(shape):
+                if type(size) is SymInt:
+                    self._add(node, dim, size)
+        new = list(self.found)
+        for index in range(len(self.sizes)):
+            new += self._solve(index)
+        while new:
+            name = new.pop()
+            for index in self.uses.get(name, ()):
+                self.unknown[index].discard(name)
+                new += self._solve(index)
+
+    def _add(self, node: Node, dim: int, size: SymInt) -> None:
+        names = names_in(size)
+        if len(names) == 1 and str(size) in names:
+            self.found.setdefault(str(size), Binding(str(size), node, dim))
+            return
+        for name in names:
+            self.uses.setdefault(name, []).append(len(self.sizes))
+        self.sizes.append((node, dim, size))
+        self.unknown.append(names)
+
+    def _solve(self, index: int) -> list[str]:
+        """The name that a size gives now, if it gives one."""
+        unknown = self.unknown[index] - self.found.keys()
+        if len(unknown) != 1:
+            return []
+        (name,) = unknown
+        node, dim, size = self.sizes[index]
+        table = table_of([size])
+        assert table is not None
+        symbol = (table.symbols[name],)
+        times = size.terms.get(symbol, 0)
+        rest = table.of({m: c for m, c in size.terms.items() if m != symbol})
+        if not times or name in names_in(rest):
+            return []
+        self.found[name] = Binding(name, node, dim, times, rest)
+        return [name]
