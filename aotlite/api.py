@@ -136,7 +136,7 @@ class CompiledFunction(EntryReports):
 
     def _compile(self, call: FlatArguments) -> CompiledEntry:
         function, run = self.function, on_leaves(self.function, call)
-        known = [entry.meta for entry in self._forms.get(call.form, ())]
+        known = self._forms.get(call.form, ())
         sizes = symbolic_sizes(function, call, known, self.options)
         request = Request(
             function, run, call.leaves, call.tensors(), flat_results, self._name, sizes

@@ -41,7 +41,7 @@ from aotlite.ir.symbols.assumption import Texts
 from aotlite.pipeline import derivatives, lowering, partitioning, user_code
 from aotlite.pipeline.checks.reanalysis import check_metadata
 from aotlite.pipeline.options import Options
-from aotlite.pipeline.request import Compilation, CompiledEntry, Request
+from aotlite.pipeline.request import Compilation, CompiledEntry, Request, numbers_of
 from aotlite.pipeline.size_regions.region import StageRecords, region_entry, said_in_numbers
 from aotlite.stages import NAMES
 from aotlite.stages.records.backward.joint import Joint
@@ -157,7 +157,8 @@ def _entry(
             guarded_values=values,
         )
     )
-    return CompiledEntry(compilation.number, guarded, cut.meta, partition, cut.containers)
+    made = compilation.number, guarded, cut.meta, partition, cut.containers
+    return CompiledEntry(*made, numbers=numbers_of(values.leaves))
 
 
 def _analyzed(

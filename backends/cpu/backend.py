@@ -39,7 +39,7 @@ from aotlite.ir.arrays.device import CPU as CPU_DEVICE
 from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
-from aotlite.ir.meta import TensorMeta, table_in
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.proving import Demands, untold
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class CpuBackend:
         question about sizes has no answer for all of them, after `refused` got the reason."""
         _require_cpu(graph)
         begin_loading()
-        table = table_in([node.meta for node in graph.nodes])
+        table = loops.table_of_graph(graph)
 
         def made(demands: Demands) -> sized.SizedProgramRun:
             program = loops.sized_program(graph, table, demands)

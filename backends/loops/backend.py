@@ -47,7 +47,7 @@ class LoopsBackend:
     ) -> SizedVersions[SizedInterpreter] | None:
         """Returns the run of a graph with symbolic sizes, for all of them. None if a question about
         sizes has no answer for all of them, after `refused` got the reason."""
-        table = table_in([node.meta for node in graph.nodes])
+        table = table_of_graph(graph)
 
         def made(demands: Demands) -> SizedInterpreter:
             return SizedInterpreter(graph, sized_program(graph, table, demands))
@@ -67,6 +67,11 @@ class SizedInterpreter:
         put = SizesAt(sizes)
         program = put.program(self.program)
         return ProgramRun(put.graph(self.graph), program, interpreted(program))
+
+
+def table_of_graph(graph: Graph) -> SymbolTable | None:
+    """Returns the table of the symbols in metas and arguments of a graph; None without any."""
+    return table_in([value for node in graph.nodes for value in (node.meta, *node.args)])
 
 
 def sized_program(graph: Graph, table: SymbolTable | None, demands: Demands) -> LoopProgram:

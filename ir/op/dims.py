@@ -24,8 +24,6 @@ Labels = tuple[Label | None, ...]
 Args = Mapping[str, Any]
 """The key of a call, by parameter."""
 Metas = Sequence[TensorMeta]
-WHICH = frozenset(("dim", "dims", "dim0", "dim1", "dim2", "dimension"))
-"""Int parameters that name a dimension. Any other int argument may be computed from sizes."""
 
 
 @attrs.frozen

@@ -20,6 +20,7 @@ from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.geometry.memory_format import MemoryFormat
 from aotlite.ir.geometry.sizes import as_size
 from aotlite.ir.op.host_function import HostFunction
+from aotlite.ir.symbols.calls import Call
 from aotlite.ir.symbols.symint import SymInt
 
 __all__ = ["PARAMETER_TYPES", "UNFIT", "Number", "ParameterType"]
@@ -58,6 +59,8 @@ _to_tensor: Converter = partial(_to_having, "meta")
 def _to_number(value: object) -> object:
     if type(value) is int:
         return value if LEAST <= value <= MOST else UNFIT
+    if type(value) is SymInt:
+        return _short(value)
     value = _number_of(_unwrapped(value))
     if isinstance(value, bool):
         return value
@@ -66,6 +69,28 @@ def _to_number(value: object) -> object:
     if isinstance(value, float):
         return float(value)
     return complex(value) if isinstance(value, complex) else UNFIT
+
+
+def _short(value: SymInt) -> object:
+    """A symbolic number, as far as it is known or assumed to be an int64; else its value.
+
+    What is made of sizes without bounds counts as one: no memory has more elements.
+    """
+    if not _is_bounded(value):
+        return value
+    return value if -LEAST > value >= LEAST else _to_number(value.plain())
+
+
+def _is_bounded(value: object) -> bool:
+    """Whether some symbol in a number has both bounds, as ints among arguments do."""
+    atoms = [atom for monomial in value.terms for atom in monomial] if type(value) is SymInt else []
+    for atom in atoms:
+        if isinstance(atom, Call):
+            if _is_bounded(atom.left) or _is_bounded(atom.right):
+                return True
+        elif atom.lower is not None and atom.upper is not None:
+            return True
+    return False
 
 
 def _unwrapped(value: object) -> object:
@@ -202,7 +227,7 @@ class ParameterType:
 
 
 def _basic_types() -> list[ParameterType]:
-    numbers = frozenset((bool, float, complex, SymInt))  # an int may be too large
+    numbers = frozenset((bool, float, complex))  # an int may be too large
     return [
         ParameterType("Tensor", _to_tensor),
         ParameterType("Scalar", _to_number, as_is=numbers),

@@ -21,11 +21,13 @@ import attrs
 from aotlite.ir.dtypes import advice_on_ndarrays
 from aotlite.ir.errors import ArgumentError, noted, too_long
 from aotlite.ir.op.parameter_types import PARAMETER_TYPES, UNFIT, ParameterType
+from aotlite.ir.symbols.python_number import plain
 from aotlite.ir.symbols.symint import SymInt
 
 __all__ = [
     "PARAMETER_TYPES",
     "REQUIRED",
+    "WHICH",
     "AliasMark",
     "ParameterType",
     "Required",
@@ -44,6 +46,9 @@ class Required(enum.Enum):
 
 
 REQUIRED: Final = Required.REQUIRED
+WHICH: Final = frozenset(("dim", "dims", "dim0", "dim1", "dim2", "dimension"))
+"""Int parameters that name a dimension: numbers, also where a user passes a symbol. Any other int
+argument may be computed from sizes."""
 
 
 # ---------------------------------------------------------------------------------------- schema
@@ -166,6 +171,8 @@ class Schema:
                 if converted is UNFIT:
                     raise self._unfit(parameter, value)
                 value = converted
+            if parameter.name in WHICH:
+                value = _which(value)
             bound.append(value)
         return tuple(bound)
 
@@ -208,6 +215,8 @@ class Schema:
         return tuple(arranged)
 
     def _unfit(self, parameter: SchemaParameter, value: object) -> ArgumentError:
+        if type(value) is SymInt:
+            value = value.plain()
         if type(value) is int and "Scalar" in parameter.type.text:
             return self._refusal(*too_long(value))
         what = f"argument '{parameter.name}' is {_described(value)}"
@@ -240,6 +249,12 @@ class Schema:
 
     def __reduce__(self) -> tuple[Callable[[str], Schema], tuple[str]]:
         return parse_schema, (str(self),)
+
+
+def _which(value: object) -> object:
+    """The dimensions with their values for symbols, which are assumed then."""
+    items = value if type(value) is tuple else (value,)
+    return plain(value) if SymInt in map(type, items) else value
 
 
 _PLAIN: Final = frozenset((type(None), bool, int, float, complex, str, SymInt))

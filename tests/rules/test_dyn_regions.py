@@ -465,7 +465,7 @@ def test_a_name_of_two_sizes_is_refused() -> None:
     [
         ({"x": 3}, "a dict from dimensions"),
         ({"x": {0: "n"}}, "a Dim, True or None"),
-        ({"k": {0: True}}, "sizes of tensors alone"),
+        ({"k": {0: True}}, "a Dim, True or None"),
         ({"x": {5: True}}, "dimension is 5"),
         (3, "a dict by the names of parameters"),
     ],

@@ -22,7 +22,7 @@ from aotlite.eager.autograd.nodes.op_nodes import SliceAssign
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_strides
 from aotlite.ir.op import Op
-from aotlite.ir.op.dims import WHICH
+from aotlite.ir.op.schema import WHICH
 from aotlite.ir.symbols.assumption import concrete
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import SymbolTable

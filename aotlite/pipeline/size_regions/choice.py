@@ -1,18 +1,19 @@
-"""Which sizes of a call become symbols: marks of tensors, named dimensions, and changes seen.
+"""Which sizes and ints of a call become symbols: marks, named dimensions, and changes seen.
 
     mark_dynamic(x, 0)                              a mark of the tensor, for all functions
     compile(f, dynamic_shapes={"x": {0: batch}})    a named dimension, for this function
-    compile(f, dynamic=True)                        each size of each argument
+    compile(f, dynamic_shapes={"n": True})          an int, for this function
+    compile(f, dynamic=True)                        each size of each argument, and each int
     compile(f, dynamic=None)                        each that was another one in an earlier call
 
-Used by `api`. Rules: DYN-1, DYN-3. Spec: `specs/size_regions.md`.
+Used by `api`. Rules: DYN-1, DYN-3, DYN-26. Spec: `specs/size_regions.md`.
 """
 
 from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -26,8 +27,15 @@ from aotlite.ir.geometry.sizes import is_symbolic, wrap_dim
 from aotlite.ir.graph.role import Primal
 from aotlite.pipeline.arguments import FlatArguments
 from aotlite.pipeline.options import Options
+from aotlite.pipeline.request import CompiledEntry
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
-from aotlite.stages.records.symbolic_sizes import SizeRequest, SizeSource, SymbolicSizes
+from aotlite.stages.records.symbolic_sizes import (
+    NumberSource,
+    SizeRequest,
+    SizeSource,
+    Source,
+    SymbolicSizes,
+)
 
 
 # ------------------------------------------------------------------------------- named dimensions
@@ -123,22 +131,23 @@ def _marks_of(tensor: Tensor) -> Mapping[int, SizeRequest | None]:
 def symbolic_sizes(
     function: Callable[..., object],
     call: FlatArguments,
-    earlier: Iterable[FunctionMeta],
+    earlier: Iterable[CompiledEntry],
     options: Options,
 ) -> SymbolicSizes | None:
-    """The sizes that become symbols in the compilation for a call; None if there are none.
+    """The sizes and ints that become symbols in the compilation for a call; None if there are none.
 
-    `earlier` are the metadata of entries for calls of this form.
+    `earlier` are the entries for calls of this form.
     """
     if options.dynamic is False and options.dynamic_shapes is None and not _MARKS:
         return None
     named = _named(function, call, options.dynamic_shapes)
     seen = list(earlier) if options.dynamic is None else []
-    requests: dict[SizeSource, SizeRequest] = {}
+    requests: dict[Source, SizeRequest] = {}
     for index, tensor in call.tensors():
         if is_wrapper(tensor) or index < options.num_params_buffers:
             continue
-        marks, changed = _marks_of(tensor), _changed(index, tensor, seen)
+        marks = _marks_of(tensor)
+        changed = _changed(index, tensor, [each.meta for each in seen])
         for dim in range(tensor.ndim):
             source = SizeSource(index, dim)
             if dim in marks:
@@ -150,7 +159,35 @@ def symbolic_sizes(
             if asked is not None:
                 _check_fits(asked, source, tensor.shape[dim])
                 requests[source] = asked
+    requests |= _ints(call, named, seen, options, {each.name for each in requests.values()})
     return SymbolicSizes(requests) if requests else None
+
+
+def _ints(
+    call: FlatArguments,
+    named: Mapping[Source, SizeRequest | None],
+    earlier: Sequence[CompiledEntry],
+    options: Options,
+    names: Collection[str | None],
+) -> Iterator[tuple[Source, SizeRequest]]:
+    """The ints that become symbols; `names` are those of sizes, which an int may share."""
+    for index, leaf in enumerate(call.leaves):
+        if type(leaf) is not int:
+            continue
+        source = NumberSource(index)
+        asked = named.get(source, STATIC)
+        if source not in named and (options.dynamic or _changes(index, leaf, earlier)):
+            asked = SizeRequest()
+        if asked is not None:
+            is_size = asked.name is not None and asked.name in names
+            asked = attrs.evolve(asked, is_size=is_size)
+            _check_fits(asked, source, leaf)
+            yield source, asked
+
+
+def _changes(index: int, leaf: int, earlier: Iterable[CompiledEntry]) -> bool:
+    """Whether an int differs from those of earlier entries, or is a symbol of one."""
+    return any(each.numbers.get(index, leaf) != leaf for each in earlier)
 
 
 def _changed(index: int, tensor: Tensor, earlier: Iterable[FunctionMeta]) -> set[int]:
@@ -164,30 +201,40 @@ def _changed(index: int, tensor: Tensor, earlier: Iterable[FunctionMeta]) -> set
     return found
 
 
-def _check_fits(asked: SizeRequest, source: SizeSource, size: int) -> None:
-    least, most = asked.least or 0, asked.most
-    if size < least or (most is not None and size > most):
+def _check_fits(asked: SizeRequest, source: Source, size: int) -> None:
+    least, most = 0 if asked.is_size and asked.least is None else asked.least, asked.most
+    if (least is not None and size < least) or (most is not None and size > most):
         name = "" if asked.name is None else f", dimension {asked.name!r},"
-        room = f"at least {least}" if most is None else f"{least} to {most}"
+        bounds = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (
+            most is not None
+        )
+        room = f"{least} to {most}" if len(bounds) == 2 else bounds[0]
         raise ArgumentError(f"compile: {source}{name} is {size}, expected {room}")
 
 
 def _named(
     function: Callable[..., object], call: FlatArguments, shapes: object
-) -> dict[SizeSource, SizeRequest | None]:
-    """The sizes of a call that `dynamic_shapes=` speaks of."""
+) -> dict[Source, SizeRequest | None]:
+    """The sizes and ints of a call that `dynamic_shapes=` speaks of."""
     if shapes is None:
         return {}
     whole: Any = (call.args, call.kwargs)
     paths = optree.tree_paths(whole, none_is_leaf=True)
     names = _parameters(function) if isinstance(shapes, Mapping) else None
-    found: dict[SizeSource, SizeRequest | None] = {}
+    found: dict[Source, SizeRequest | None] = {}
     for index, (which, *path) in enumerate(paths):
         if names is not None and which == 0:
             path[0] = names[path[0]] if path[0] < len(names) else path[0]
-        for dim, asked in _of_leaf(shapes, path, call.leaves[index]).items():
-            found[SizeSource(index, dim)] = asked
+        asked, leaf = _at(shapes, path), call.leaves[index]
+        if type(leaf) is int and asked is not _UNSAID:
+            found[NumberSource(index)] = _asked(asked)
+        elif asked is not None and asked is not _UNSAID:
+            for dim, each in _of_tensor(asked, leaf).items():
+                found[SizeSource(index, dim)] = each
     return found
+
+
+_UNSAID = object()
 
 
 def _parameters(function: Callable[..., object]) -> list[str]:
@@ -197,20 +244,23 @@ def _parameters(function: Callable[..., object]) -> list[str]:
         return []
 
 
-def _of_leaf(shapes: Any, path: Sequence[Any], leaf: object) -> dict[int, SizeRequest | None]:
-    """The dimensions of one leaf: `shapes` has the containers of the arguments."""
+def _at(shapes: Any, path: Sequence[Any]) -> Any:
+    """What is said of one leaf: `shapes` has the containers of the arguments."""
     for key in path:
         if isinstance(shapes, Mapping):
-            shapes = shapes.get(key)
+            shapes = shapes.get(key, _UNSAID)
         elif isinstance(shapes, (list, tuple)) and type(key) is int and key < len(shapes):
             shapes = shapes[key]
         else:
-            shapes = None
-        if shapes is None:
-            return {}
+            return _UNSAID
+    return shapes
+
+
+def _of_tensor(shapes: object, leaf: object) -> dict[int, SizeRequest | None]:
+    """What is said of the dimensions of one leaf."""
     if not isinstance(leaf, Tensor):
         raise ArgumentError(
-            f"compile: dynamic_shapes speaks of {leaf!r}, expected sizes of tensors alone"
+            f"compile: dynamic_shapes speaks of {leaf!r}, expected sizes of tensors, and ints"
         )
     if not isinstance(shapes, Mapping):
         raise ArgumentError(

@@ -27,11 +27,11 @@ from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.graph.role import Primal
-from aotlite.ir.symbols.assumption import Assumption, at_places
+from aotlite.ir.symbols.assumption import Assumption, at_places, concrete
 from aotlite.ir.symbols.symint import SymBool
 from aotlite.pipeline.derivatives import Derivable
 from aotlite.pipeline.lowering import forget_origins
-from aotlite.pipeline.request import Compilation, CompiledEntry, Request
+from aotlite.pipeline.request import Compilation, CompiledEntry, Request, numbers_of
 from aotlite.pipeline.size_regions.kernels import Instance, SizedKernels
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
@@ -122,7 +122,7 @@ def region_entry(
     facts = GuardedFacts.of(captured)
     first = facts.values(request.leaves, reals, cut.meta, cut.convention.bases, cut.partition)
     source = FunctionSource()
-    sized = [Primal(index) for index in sizes.metas]
+    sized = [Primal(index) for index in (*sizes.metas, *sizes.numbers)]
     checks = write_guards(source, first, marks=False, sized=sized)
     kernels = []
     for graph in (cut.partition.forward, cut.partition.backward):
@@ -144,7 +144,9 @@ def region_entry(
     sizes.table.closed = True
     region.check_marks()
     region.begin(request.leaves)
-    return CompiledEntry(compilation.number, region, cut.meta, cut.partition, cut.containers)
+    plain = numbers_of(request.leaves) | dict.fromkeys(sizes.numbers)
+    made = compilation.number, region, cut.meta, cut.partition, cut.containers
+    return CompiledEntry(*made, numbers=plain)
 
 
 def _without_ops(both: Joint) -> Joint:
@@ -211,8 +213,7 @@ class SizeRegion:
 
     def key(self, leaves: Sequence[Any]) -> tuple[int, ...]:
         """The values of the symbols in a call."""
-        found = self.sizes.sources.values()
-        return tuple([leaves[each.argument].meta.shape[each.dim] for each in found])
+        return tuple([each.value(leaves) for each in self.sizes.sources.values()])
 
     def _written(self) -> Callable[[Any], object]:
         """The function of calls: it finds the instance for the sizes, and calls it."""
@@ -221,8 +222,13 @@ class SizeRegion:
             MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, RUNS=self._runs, other=self._other
         )
         found = self.sizes.sources.values()
-        key = listed([f"leaves[{each.argument}].meta.shape[{each.dim}]" for each in found])
-        source.add("try:", f"    key = {key}", "except GUARD_ERRORS:", "    return MISS")
+        tests = [each.test for each in found if each.test is not None]
+        if tests:
+            source.add("try:", f"    if not ({' and '.join(tests)}):", "        return MISS")
+        else:
+            source.add("try:")
+        key = listed([each.text for each in found])
+        source.add(f"    key = {key}", "except GUARD_ERRORS:", "    return MISS")
         source.add("run = RUNS.get(key)", "if run is None:", "    return other(key, leaves)")
         source.add("calls[0] += 1", "return run(leaves)")
         source.scope["calls"] = self._calls
@@ -289,6 +295,9 @@ class SizeRegion:
             if leaves[index].meta is not wanted:
                 found = str(leaves[index].meta)
                 return GuardFailure(f"argument {index}", found, f"{wanted}: {meta} at {values}")
+        for index, number in self.sizes.numbers.items():
+            if leaves[index] != concrete(number, values):
+                return GuardFailure(f"argument {index}", str(leaves[index]), f"{number} of {values}")
         for guard in self.guards:
             if not guard.holds(values):
                 return GuardFailure("the vector of sizes", str(values), repr(guard))

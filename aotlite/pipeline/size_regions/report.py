@@ -50,6 +50,8 @@ class RegionRow:
         region = entry.guarded
         if not isinstance(region, SizeRegion):
             return cls(entry.number, arguments, (), (), None)
+        numbers = [f"argument {i}: int {each}" for i, each in region.sizes.numbers.items()]
+        arguments = (*arguments, *numbers)
         return cls(entry.number, arguments, region.guards, tuple(region.instances), region.calls)
 
 

@@ -1,4 +1,4 @@
-"""`SymbolicSizes`: the symbols for sizes of arguments in one capture, and their sources.
+"""`SymbolicSizes`: the symbols for sizes and ints of one capture's arguments, and their sources.
 
 Made by the pipeline for a call, read by stage 1. Rules: DYN-1, DYN-7.
 Spec: `specs/size_regions.md`.
@@ -6,9 +6,9 @@ Spec: `specs/size_regions.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 LEAST = 2
 """The least value of a symbol: sizes of 0 and 1 stay numbers (DYN-1)."""
+SHORT = 1 << 31
+"""Ints among the arguments from -SHORT to SHORT - 1 become symbols; longer ones stay numbers. So
+most sums and products of them are known to fit the ints that ops take."""
 
 
 @attrs.frozen
@@ -36,33 +39,79 @@ class SizeSource:
     argument: int
     dim: int
 
+    test: ClassVar[str | None] = None
+
+    @property
+    def text(self) -> str:
+        """An expression of the value in a call's `leaves`."""
+        return f"leaves[{self.argument}].meta.shape[{self.dim}]"
+
+    def value(self, leaves: Sequence[Any]) -> int:
+        """The value in a call. It may raise any of the errors of guards."""
+        size: int = leaves[self.argument].meta.shape[self.dim]
+        return size
+
     def __str__(self) -> str:
         return f"size {self.dim} of argument {self.argument}"
 
 
 @attrs.frozen
+class NumberSource:
+    """Where each call finds the value of a symbol: a flat argument that is an int (DYN-26)."""
+
+    argument: int
+
+    @property
+    def test(self) -> str:
+        """What must hold before `text` is an int: `True == 1 == 1.0`."""
+        return f"type(leaves[{self.argument}]) is int"
+
+    @property
+    def text(self) -> str:
+        """An expression of the value in a call's `leaves`."""
+        return f"leaves[{self.argument}]"
+
+    def value(self, leaves: Sequence[object]) -> int:
+        """The value in a call. Raises TypeError if it is no int."""
+        leaf = leaves[self.argument]
+        if type(leaf) is not int:
+            raise TypeError(f"{self} is {leaf!r}, expected an int")
+        return leaf
+
+    def __str__(self) -> str:
+        return f"argument {self.argument}"
+
+
+Source: TypeAlias = "SizeSource | NumberSource"
+
+
+@attrs.frozen
 class SizeRequest:
-    """That a size is to be a symbol, with its bounds; equal names are one symbol."""
+    """That a size or an int is to be a symbol, with its bounds; equal names are one symbol."""
 
     least: int | None = None
     most: int | None = None
     name: str | None = None
     is_marked: bool = False
     """Whether the user asked for it, so that it is an error if the program fixes it."""
+    is_size: bool = True
+    """Whether it is a size, or a number that equals one: then it is not below 0."""
 
 
 @attrs.define(eq=False, repr=False)
 class SymbolicSizes:
     """The symbols of one capture."""
 
-    requests: Mapping[SizeSource, SizeRequest]
+    requests: Mapping[Source, SizeRequest]
     table: SymbolTable = attrs.field(factory=SymbolTable)
-    sources: dict[str, SizeSource] = attrs.field(factory=dict)
+    sources: dict[str, Source] = attrs.field(factory=dict)
     """By the name of a symbol: where its value is found."""
     rooms: dict[str, Range] = attrs.field(factory=dict)
     """By the name of a symbol: the bounds that it was given, which the table may narrow later."""
     metas: dict[int, TensorMeta] = attrs.field(factory=dict)
     """By the number of a flat argument: its meta with symbols."""
+    numbers: dict[int, SymInt] = attrs.field(factory=dict)
+    """By the number of a flat argument that is an int: its symbol."""
     asked: dict[str, SizeRequest] = attrs.field(factory=dict)
     proof: Verdict | None = None
     """How it was shown that the guards imply every fact that was used (DYN-11)."""
@@ -71,7 +120,7 @@ class SymbolicSizes:
     _named: dict[str, SymInt] = attrs.field(factory=dict)
 
     def __bool__(self) -> bool:
-        """Whether some size became a symbol."""
+        """Whether some size or number became a symbol."""
         return bool(self.sources)
 
     def meta(self, argument: int, meta: TensorMeta) -> TensorMeta:
@@ -84,21 +133,44 @@ class SymbolicSizes:
         self.metas[argument] = made
         return made
 
-    def _size(self, source: SizeSource, hint: int) -> int:
+    def with_numbers(self, leaves: Sequence[Any]) -> list[Any]:
+        """The flat arguments, with symbols for the ints that were asked for."""
+        return [self.number(i, x) if type(x) is int else x for i, x in enumerate(leaves)]
+
+    def number(self, argument: int, hint: int) -> int:
+        """The symbol for a flat argument that is an int, if it was asked for; else the int."""
+        source = NumberSource(argument)
+        asked = self.requests.get(source)
+        if asked is None or not -SHORT <= hint < SHORT:
+            return hint
+        if asked.is_size:
+            made: Any = self._size(source, hint)
+        else:
+            least = -SHORT if asked.least is None else asked.least
+            most = SHORT - 1 if asked.most is None else asked.most
+            made = self._symbol(source, hint, asked, (least, most))
+        if type(made) is SymInt:
+            self.numbers[argument] = made
+        return made
+
+    def _size(self, source: Source, hint: int) -> int:
         asked = self.requests.get(source)
         if asked is None or hint < LEAST:
             return hint
+        least = max(LEAST, asked.least or 0)
+        return self._symbol(source, hint, asked, (least, asked.most))
+
+    def _symbol(self, source: Source, hint: int, asked: SizeRequest, room: Range) -> int:
         if asked.name is not None and asked.name in self._named:
             return self._another(self._named[asked.name], source, hint)
-        least = max(LEAST, asked.least or 0)
-        made = self.table.symbol(hint, str(source), lower=least, upper=asked.most)
+        made = self.table.symbol(hint, str(source), lower=room[0], upper=room[1])
         name = self.table.expression(made)
-        self.sources[name], self.rooms[name], self.asked[name] = source, (least, asked.most), asked
+        self.sources[name], self.rooms[name], self.asked[name] = source, room, asked
         if asked.name is not None:
             self._named[asked.name] = made
         return made  # type: ignore[return-value]  # an int to type checkers
 
-    def _another(self, found: SymInt, source: SizeSource, hint: int) -> int:
+    def _another(self, found: SymInt, source: Source, hint: int) -> int:
         """The symbol of a named dimension that another argument has, too."""
         name = self.table.expression(found)
         if found.hint != hint:

@@ -74,6 +74,8 @@ def _captured(
 ) -> Captured:
     recorder.note_surroundings()
     faked = list(leaves)
+    if recorder.sizes is not None:
+        faked = recorder.sizes.with_numbers(leaves)
     seen: dict[int, Tensor] = {}
     for index, tensor in sorted(tensors, key=lambda each: nesting(each[1])):  # inner tensors first
         fake = seen.get(id(tensor))

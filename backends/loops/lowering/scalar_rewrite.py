@@ -7,6 +7,8 @@ numbers, functions without a body, an integer divided by the number 0. Spec: `sp
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
 from aotlite.backends.loops.lowering.builder import NoLoops
@@ -24,6 +26,7 @@ from aotlite.ir.scalar.expression import (
 )
 from aotlite.ir.scalar.functions import FUNCTIONS, has
 from aotlite.ir.scalar.primitives import ARITHMETIC, INTEGER, PRIMITIVES
+from aotlite.ir.symbols.symint import SymInt
 
 
 @attrs.frozen
@@ -58,12 +61,18 @@ def written(root: Scalar) -> WrittenExpression:
 def _divisor(value: Scalar, refused: list[Scalar]) -> Scalar:
     """Returns the divisor with 1 in the place of 0, and adds "it is 0" to `refused`."""
     if value.op == "const":
-        if value.args[0] == 0:
+        if _may_be_0(value.args[0]):
             raise NoLoops
         return value
     zero = make("eq", value, 0)
     refused.append(zero)
     return where(zero, const(1, value.dtype), value)
+
+
+def _may_be_0(number: Any) -> bool:
+    if type(number) is SymInt:
+        return number.table.known_truth(number, "!=", 0) is not True
+    return bool(number == 0)
 
 
 def _any_of(conditions: list[Scalar]) -> Scalar | None:

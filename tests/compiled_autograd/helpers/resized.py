@@ -17,7 +17,7 @@ from aotlite.compiled_autograd.segment import SegmentRecording
 from aotlite.compiled_autograd.segment_recording import SegmentRecorder
 from aotlite.ir.graph import Node
 from aotlite.ir.op import Op
-from aotlite.ir.op.dims import WHICH
+from aotlite.ir.op.schema import WHICH
 from aotlite.testing.laws.samples.sample import Sample
 from tests.helpers.programs import Program, Step
 

@@ -21,7 +21,7 @@ from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tensor_facts import Mark, are_recognized, facts_of, facts_without_sizes
 from aotlite.eager.tracked_objects import TrackedObject
-from aotlite.ir.graph.role import Part
+from aotlite.ir.graph.role import Part, Primal
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.guards.access_paths import (
     NOTHING,
@@ -68,7 +68,7 @@ def write_guards(
     """Adds the guards' lines to `source`; returns the checks one by one.
 
     With `marks`, a call recognizes many arguments by marks that an earlier call gave them. Sizes
-    and strides of the inputs `sized` are not checked: they are symbols.
+    and strides of the inputs `sized` are not checked, nor the values of ints: they are symbols.
     """
     writer = _Guards(source, values, sized)
     writer.modes()
@@ -130,7 +130,9 @@ class _Guards:
         modules: list[str] = []
         for i, leaf in enumerate(self.values.leaves):
             name, subject = f"a{i}", f"argument {i}"
-            if not isinstance(leaf, (Tensor, TrackedObject)):
+            if type(leaf) is int and Primal(i) in self.sized:
+                self.check(f"type({name}) is int", subject, f"words({name})", "an int")
+            elif not isinstance(leaf, (Tensor, TrackedObject)):
                 self._plain(name, leaf, subject, snapshot_of(leaf))
             elif first.setdefault(id(leaf), i) != i:
                 before = first[id(leaf)]

@@ -20,7 +20,7 @@ from aotlite.ir.errors import AotliteError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_strides
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, RandomOp
-from aotlite.ir.op.dims import WHICH
+from aotlite.ir.op.schema import WHICH
 from aotlite.ir.symbols.assumption import Assumption, concrete
 from aotlite.ir.symbols.cases import fewest
 from aotlite.ir.symbols.table import SymbolTable

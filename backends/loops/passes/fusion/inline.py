@@ -146,7 +146,7 @@ class _Inliner:
 
     def _is_worth_it(self, found: StoredValue) -> bool:
         """Whether computing the value in each reader costs less than storing and loading it."""
-        size, stored = found.value.dtype.itemsize, hint_of(math.prod(found.extents))
+        size, stored = found.value.dtype.itemsize, max(hint_of(math.prod(found.extents)), 1)
         stays = self.kinds[found.buffer] is not BufferKind.TEMPORARY
         again = loaded = 0.0
         for place in self.readers[found.buffer]:
