@@ -35,11 +35,15 @@ TENSORS = (
     *("{x}.sum({i})", "{x}.transpose(0, {i})", "{x}.narrow(0, {i}, 1)", "{x}.unsqueeze({i})"),
     *("{x}.reshape({i}, -1)", "{x}.tril({i})", "{x}.flip({i})", "{x}.select(0, {i})"),
     *("al.arange({i})", "al.arange({i}, {j})", "al.zeros({i}, 2)", "{x}.repeat({i}, 1)"),
-    *("al.nn.functional.pad({x}, (1, {i}))", "{x}.diagonal({i})", "{x}.cumsum({i})", "{x}.to(int)"),
+    *("al.nn.functional.pad({x}, (1, {i}))", "{x}.diagonal({i})", "{x}.cumsum({i})"),
+    "{x}.double()",
     *("{x}.masked_fill({x} > 0, {i})", "al.add({x}, {x}, alpha={i})", "{x} // {i}", "{x} % {i}"),
     *("{x}.split({i})[0]", "al.nn.functional.leaky_relu({x}, {i})", "{x}.new_full((2,), {i})"),
 )
-CONDITIONS = ("{i} > {j}", "{i} == {c}", "{i} % 2", "{i}", "not {i}", "{i} < 0", "{i} == x.shape[0]")
+CONDITIONS = (
+    *("{i} > {j}", "{i} == {c}", "{i} % 2", "{i}", "not {i}", "{i} < 0"),
+    "{i} == x.shape[0]",
+)
 WRITES = ("{x}[0] = {i}", "{x}.mul_({i})", "{x}.fill_({i})", "{x}[:{i}].zero_()", "{x} += {i}")
 RESULTS = ("x", "y", "(x, a)", "(a + b, x)", "[y, {{'n': a}}]", "(x, b, str(a))", "(x, a == b)")
 VALUES = (0, 1, 2, 3, 5, -1, -2, -4)

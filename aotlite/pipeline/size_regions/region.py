@@ -296,8 +296,9 @@ class SizeRegion:
                 found = str(leaves[index].meta)
                 return GuardFailure(f"argument {index}", found, f"{wanted}: {meta} at {values}")
         for index, number in self.sizes.numbers.items():
-            if leaves[index] != concrete(number, values):
-                return GuardFailure(f"argument {index}", str(leaves[index]), f"{number} of {values}")
+            found, wanted = leaves[index], concrete(number, values)
+            if found != wanted:
+                return GuardFailure(f"argument {index}", f"{found}", f"{wanted}: {number}")
         for guard in self.guards:
             if not guard.holds(values):
                 return GuardFailure("the vector of sizes", str(values), repr(guard))
