@@ -136,12 +136,9 @@ class CompiledFunction(EntryReports):
 
     def _compile(self, call: FlatArguments) -> CompiledEntry:
         function, run = self.function, on_leaves(self.function, call)
-        known = self._forms.get(call.form, ())
-        sizes = symbolic_sizes(function, call, known, self.options)
-        request = Request(
-            function, run, call.leaves, call.tensors(), flat_results, self._name, sizes
-        )
-        return compile_once(request, self.options)
+        sizes = symbolic_sizes(function, call, self._forms.get(call.form, ()), self.options)
+        given = call.leaves, call.tensors(), flat_results, self._name, sizes
+        return compile_once(Request(function, run, *given), self.options)
 
     # --- errors
     def _unstable(self, entry: CompiledEntry, call: FlatArguments) -> Exception:

@@ -41,7 +41,7 @@ from aotlite.ir.symbols.assumption import Texts
 from aotlite.pipeline import derivatives, lowering, partitioning, user_code
 from aotlite.pipeline.checks.reanalysis import check_metadata
 from aotlite.pipeline.options import Options
-from aotlite.pipeline.request import Compilation, CompiledEntry, Request, numbers_of
+from aotlite.pipeline.request import Compilation, CompiledEntry, Request
 from aotlite.pipeline.size_regions.region import StageRecords, region_entry, said_in_numbers
 from aotlite.stages import NAMES
 from aotlite.stages.records.backward.joint import Joint
@@ -49,7 +49,7 @@ from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
-from aotlite.stages.records.symbolic_sizes import running
+from aotlite.stages.records.symbolic_sizes import numbers_of, running
 from aotlite.stages.s1_capture import abandon, capture
 from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s2_analyze.subclass_parts import with_parts
@@ -157,8 +157,8 @@ def _entry(
             guarded_values=values,
         )
     )
-    made = compilation.number, guarded, cut.meta, partition, cut.containers
-    return CompiledEntry(*made, numbers=numbers_of(values.leaves))
+    ints = numbers_of(values.leaves)
+    return CompiledEntry(compilation.number, guarded, cut.meta, partition, cut.containers, ints)
 
 
 def _analyzed(

@@ -85,8 +85,3 @@ class CompiledEntry:
     """The lists, tuples and dicts of the results."""
     numbers: Mapping[int, int | None] = attrs.field(factory=dict)
     """The ints among the flat arguments of the first call; None for one that is a symbol."""
-
-
-def numbers_of(leaves: Sequence[object]) -> dict[int, int | None]:
-    """The ints among flat arguments."""
-    return {i: leaf for i, leaf in enumerate(leaves) if type(leaf) is int}

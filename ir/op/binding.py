@@ -85,8 +85,7 @@ class Binder:
         if self._is_list_first and types and types[0] is tuple:
             self._tensor_types.update(map(type, args[0]))
         lists = self._is_list_first and tuple in types  # an empty list proves nothing for others
-        settled = not kwargs and list not in types and not lists
-        settled = settled and SymInt not in types  # which may be assumed to be short
+        settled = not kwargs and list not in types and not lists and SymInt not in types
         if settled and _same(args, bound) and all(map(_is_canonical, args)):
             self._bound[types] = bound[len(args) :]
         return bound

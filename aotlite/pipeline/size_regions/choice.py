@@ -244,7 +244,7 @@ def _parameters(function: Callable[..., object]) -> list[str]:
         return []
 
 
-def _at(shapes: Any, path: Sequence[Any]) -> Any:
+def _at(shapes: Any, path: Sequence[Any]) -> object:
     """What is said of one leaf: `shapes` has the containers of the arguments."""
     for key in path:
         if isinstance(shapes, Mapping):

@@ -31,7 +31,7 @@ from aotlite.ir.symbols.assumption import Assumption, at_places, concrete
 from aotlite.ir.symbols.symint import SymBool
 from aotlite.pipeline.derivatives import Derivable
 from aotlite.pipeline.lowering import forget_origins
-from aotlite.pipeline.request import Compilation, CompiledEntry, Request, numbers_of
+from aotlite.pipeline.request import Compilation, CompiledEntry, Request
 from aotlite.pipeline.size_regions.kernels import Instance, SizedKernels
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
@@ -40,7 +40,7 @@ from aotlite.stages.records.capture import Captured, Containers
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
-from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes, numbers_of
 from aotlite.stages.s10_runtime.guards.failures import (
     GUARD_ERRORS,
     GuardFailure,

@@ -85,6 +85,11 @@ class NumberSource:
 Source: TypeAlias = "SizeSource | NumberSource"
 
 
+def numbers_of(leaves: Sequence[object]) -> dict[int, int | None]:
+    """The ints among flat arguments."""
+    return {i: leaf for i, leaf in enumerate(leaves) if type(leaf) is int}
+
+
 @attrs.frozen
 class SizeRequest:
     """That a size or an int is to be a symbol, with its bounds; equal names are one symbol."""
@@ -133,10 +138,6 @@ class SymbolicSizes:
         self.metas[argument] = made
         return made
 
-    def with_numbers(self, leaves: Sequence[Any]) -> list[Any]:
-        """The flat arguments, with symbols for the ints that were asked for."""
-        return [self.number(i, x) if type(x) is int else x for i, x in enumerate(leaves)]
-
     def number(self, argument: int, hint: int) -> int:
         """The symbol for a flat argument that is an int, if it was asked for; else the int."""
         source = NumberSource(argument)
@@ -144,7 +145,7 @@ class SymbolicSizes:
         if asked is None or not -SHORT <= hint < SHORT:
             return hint
         if asked.is_size:
-            made: Any = self._size(source, hint)
+            made = self._size(source, hint)
         else:
             least = -SHORT if asked.least is None else asked.least
             most = SHORT - 1 if asked.most is None else asked.most
@@ -180,6 +181,13 @@ class SymbolicSizes:
             )
         self.table.symbols[name].sources.append(str(source))
         return found  # type: ignore[return-value]
+
+
+def with_numbers(sizes: SymbolicSizes | None, leaves: Sequence[Any]) -> list[Any]:
+    """The flat arguments, with symbols for the ints that were asked for."""
+    if sizes is None:
+        return list(leaves)
+    return [sizes.number(i, x) if type(x) is int else x for i, x in enumerate(leaves)]
 
 
 @contextmanager

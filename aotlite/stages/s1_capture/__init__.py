@@ -26,7 +26,7 @@ from aotlite.ir.symbols.assumption import Texts
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.capture import ArgumentLeaf, Captured, Containers
 from aotlite.stages.records.guards.snapshots import PLAIN
-from aotlite.stages.records.symbolic_sizes import SymbolicSizes, running
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes, running, with_numbers
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
@@ -73,9 +73,7 @@ def _captured(
     name: str,
 ) -> Captured:
     recorder.note_surroundings()
-    faked = list(leaves)
-    if recorder.sizes is not None:
-        faked = recorder.sizes.with_numbers(leaves)
+    faked = with_numbers(recorder.sizes, leaves)
     seen: dict[int, Tensor] = {}
     for index, tensor in sorted(tensors, key=lambda each: nesting(each[1])):  # inner tensors first
         fake = seen.get(id(tensor))

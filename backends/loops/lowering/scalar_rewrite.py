@@ -7,8 +7,6 @@ numbers, functions without a body, an integer divided by the number 0. Spec: `sp
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 
 from aotlite.backends.loops.lowering.builder import NoLoops
@@ -69,7 +67,7 @@ def _divisor(value: Scalar, refused: list[Scalar]) -> Scalar:
     return where(zero, const(1, value.dtype), value)
 
 
-def _may_be_0(number: Any) -> bool:
+def _may_be_0(number: object) -> bool:
     if type(number) is SymInt:
         return number.table.known_truth(number, "!=", 0) is not True
     return bool(number == 0)
