@@ -46,10 +46,12 @@ class SizeSource:
         """An expression of the value in a call's `leaves`."""
         return f"leaves[{self.argument}].meta.shape[{self.dim}]"
 
-    def value(self, leaves: Sequence[Any]) -> int:
-        """The value in a call. It may raise any of the errors of guards."""
-        size: int = leaves[self.argument].meta.shape[self.dim]
-        return size
+    def value(self, leaves: Sequence[object]) -> int:
+        """The value in a call. Raises TypeError or IndexError if there is none."""
+        meta = getattr(leaves[self.argument], "meta", None)
+        if type(meta) is not TensorMeta:
+            raise TypeError(f"argument {self.argument} is no tensor, expected one")
+        return meta.shape[self.dim]
 
     def __str__(self) -> str:
         return f"size {self.dim} of argument {self.argument}"
@@ -115,7 +117,7 @@ class SymbolicSizes:
     """By the name of a symbol: the bounds that it was given, which the table may narrow later."""
     metas: dict[int, TensorMeta] = attrs.field(factory=dict)
     """By the number of a flat argument: its meta with symbols."""
-    numbers: dict[int, SymInt] = attrs.field(factory=dict)
+    numbers: dict[int, int] = attrs.field(factory=dict)
     """By the number of a flat argument that is an int: its symbol."""
     asked: dict[str, SizeRequest] = attrs.field(factory=dict)
     proof: Verdict | None = None
@@ -150,7 +152,7 @@ class SymbolicSizes:
             least = -SHORT if asked.least is None else asked.least
             most = SHORT - 1 if asked.most is None else asked.most
             made = self._symbol(source, hint, asked, (least, most))
-        if type(made) is SymInt:
+        if is_symbolic((made,)):
             self.numbers[argument] = made
         return made
 
@@ -183,7 +185,7 @@ class SymbolicSizes:
         return found  # type: ignore[return-value]
 
 
-def with_numbers(sizes: SymbolicSizes | None, leaves: Sequence[Any]) -> list[Any]:
+def with_numbers(sizes: SymbolicSizes | None, leaves: Sequence[object]) -> list[object]:
     """The flat arguments, with symbols for the ints that were asked for."""
     if sizes is None:
         return list(leaves)
