@@ -170,9 +170,7 @@ class Schema:
                 converted = type_.convert(value)
                 if converted is UNFIT:
                     raise self._unfit(parameter, value)
-                value = converted
-            if parameter.name in WHICH:
-                value = _which(value)
+                value = converted if parameter.name not in WHICH else _which(converted)
             bound.append(value)
         return tuple(bound)
 
@@ -253,8 +251,8 @@ class Schema:
 
 def _which(value: object) -> object:
     """The dimensions with their values for symbols, which are assumed then."""
-    items = value if type(value) is tuple else (value,)
-    return plain(value) if SymInt in map(type, items) else value
+    kinds = map(type, value) if type(value) is tuple else (type(value),)
+    return plain(value) if SymInt in kinds else value
 
 
 _PLAIN: Final = frozenset((type(None), bool, int, float, complex, str, SymInt))

@@ -110,8 +110,7 @@ class SelfChangedNumbers:
         table = None if error is None else table_in(error.args)
         if error is not None and table is not None:
             error.args = concrete(error.args, table.hints)
-        metas = [each.meta for each in recorder.placeholders]
-        if recorder.sizes or table_in(metas) is not None:
+        if recorder.sizes or table_in([each.meta for each in recorder.placeholders]) is not None:
             _put_numbers([*self._roots, *_stored(recorder.compared())], recorder.leaves)
 
     def check(self, recorder: CaptureTrace) -> None:
