@@ -18,7 +18,7 @@ from operator import eq, is_
 from typing import TypeAlias, TypeVar, cast
 
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
-from aotlite.ir.symbols.cases import fewest
+from aotlite.ir.symbols.cases import fewest, runs_by_cases
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import table_of
 
@@ -122,7 +122,7 @@ def always_equal(a: Size, b: Size) -> bool:
 def asks_first(values: Iterable[object]) -> bool:
     """Whether a function of these symbols is to be called by `needed`, and is not yet."""
     table = table_of(values)
-    return table is not None and table.weakest and table.asked is None
+    return table is not None and runs_by_cases(table)
 
 
 def needed(function: Callable[..., T], *operands: object) -> T:

@@ -18,6 +18,7 @@ from aotlite.ir.graph.effect_chains import chain_fault
 from aotlite.ir.graph.graph import Constant, Graph, Node
 from aotlite.ir.graph.node_text import excerpt, literal, node_line
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta.symbolic import always_same_meta
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.op import Op, PureOp
 from aotlite.ir.op.binding import NUMBERS
@@ -149,7 +150,7 @@ class _Check:
                         meta = op.infer(args)
                 except Exception as error:
                     raise self._refused(node, error) from error
-                if meta is not node.meta and meta != node.meta:
+                if meta is not node.meta and not always_same_meta(meta, node.meta):
                     self._wrong_meta(node, meta)
                 if type(meta) is not TensorMeta and self.single:
                     self.single = False

@@ -8,11 +8,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from aotlite.ir.geometry.sizes import Shape, Size, Stride, asks_first, at_least_one
+from aotlite.ir.geometry.sizes import (
+    Shape,
+    Size,
+    Stride,
+    always_same,
+    asks_first,
+    at_least_one,
+)
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.symbols.table import SymbolTable
 
-__all__ = ["symbolic_meta", "symbolic_strides"]
+__all__ = ["always_same_meta", "symbolic_meta", "symbolic_strides"]
 
 _FROM_TWO: Mapping[int, tuple[int, int | None]] = MappingProxyType({})
 
@@ -75,3 +82,20 @@ def symbolic_strides(shape: Shape, hints: Shape, stride: Stride) -> Stride:
         elif stride[dim]:
             reached[stride[dim]] = after
     return tuple(found)
+
+
+def always_same_meta(a: object, b: object) -> bool:
+    """Whether two metas, or tuples of them, are equal for all values of symbols that the
+    assumptions of their table admit; logs none.
+
+    What a rule gave before an assumption may be in another form after it: of `f32[s0, s1]` with
+    elements the strides `(max(1, s1), 1)` are `(s1, 1)`.
+    """
+    if a is b:
+        return True
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(always_same_meta, a, b))
+    if not isinstance(a, TensorMeta) or not isinstance(b, TensorMeta):
+        return False
+    alike = a.dtype is b.dtype and a.device == b.device and always_same(a.shape, b.shape)
+    return alike and always_same(a.stride, b.stride)

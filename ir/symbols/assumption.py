@@ -16,9 +16,19 @@ from typing import Any, Final, Protocol
 import attrs
 
 from aotlite.ir.provenance.location import Location, place_of
+from aotlite.ir.symbols.polynomial import subtract
 from aotlite.ir.symbols.symint import RELATIONS, SymBool, SymInt
 
-__all__ = ["Assumption", "Texts", "at_places", "concrete", "marked", "printing", "with_hints"]
+__all__ = [
+    "Assumption",
+    "Texts",
+    "at_places",
+    "concrete",
+    "marked",
+    "planned_for",
+    "printing",
+    "with_hints",
+]
 
 
 class TraceState(Protocol):
@@ -43,8 +53,8 @@ class Assumption:
 
     @property
     def text(self) -> str:
-        """`s0 >= 4`."""
-        return str(self.fact)
+        """`s0 >= 4`; `not (s0 == 0 and s1 == 1)` of a fact that excludes a few sizes."""
+        return str(self.fact) if isinstance(self.fact, Answer) else _said(self.fact)
 
     @property
     def specializes(self) -> bool:
@@ -84,6 +94,37 @@ class Answer:
     def __repr__(self) -> str:
         operands = ", ".join(map(str, self.operands))
         return f"{self.function.__name__}({operands}) is {self.value}"
+
+
+# Note [facts on several sizes at once]
+#     not (s0 == 0 and s1 == 1)              # s0 + (s1 - 1)**2 != 0, and in the log:
+#     s1*s1 + s0 - 2*s1 != -1
+# A rule may hold for all sizes but a few (`cases`). One comparison says so: of a sum of sizes, which
+# are 0, and of squares, which are 0 at one value. The sum is 0 where all of them are.
+def _said(fact: SymBool) -> str:
+    values = _joint_values(fact) if fact.relation in ("==", "!=") else {}
+    if len(values) < 2:
+        return str(fact)
+    all_of = " and ".join([f"{name} == {value}" for name, value in values.items()])
+    return all_of if fact.relation == "==" else f"not ({all_of})"
+
+
+def _joint_values(fact: SymBool) -> dict[str, int]:
+    """The values of the symbols at which alone both sides are equal, in the order of their numbers;
+    empty where the fact does not say that."""
+    table = fact.left.table
+    rest = subtract(table.terms_of(fact.left), table.terms_of(fact.right))
+    symbols = {atom: 0 for monomial in rest for atom in monomial}
+    constant = rest.pop((), 0)
+    for atom in symbols:
+        squares, once = rest.pop((atom, atom), 0), rest.pop((atom,), 0)
+        if squares == 1 and once <= 0 and once % 2 == 0:
+            symbols[atom] = -once // 2
+        elif (squares, once) != (0, 1) or atom.lower is None or atom.lower < 0:
+            return {}
+    is_sum = not rest and constant == sum([value**2 for value in symbols.values()])
+    found = sorted(symbols.items(), key=lambda each: int(each[0].number)) if is_sum else []
+    return {str(atom): value for atom, value in found}
 
 
 def concrete(value: object, values: Mapping[str, int]) -> Any:
@@ -136,6 +177,18 @@ def with_hints(table: TraceState, values: Mapping[str, int]) -> Iterator[None]:
         table.events.drop_from(events)
         for atom, lower, upper in rooms:
             atom.lower, atom.upper = lower, upper
+        _set_hints(table, hints)
+
+
+@contextmanager
+def planned_for(table: TraceState, values: Mapping[str, int]) -> Iterator[None]:
+    """A block in which the hints are these values, by name of their symbols: for code that assumes
+    nothing, and takes hints for questions of speed."""
+    hints = [(symbol, symbol.hint) for symbol in table.symbols.values()]
+    _set_hints(table, [(table.symbols[name], value) for name, value in values.items()])
+    try:
+        yield
+    finally:
         _set_hints(table, hints)
 
 

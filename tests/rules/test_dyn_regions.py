@@ -59,7 +59,7 @@ def test_every_size_is_a_symbol_if_asked_for() -> None:
     for n, m, k in ((5, 4, 3), (2, 2, 2), (9, 3, 4)):
         agree(compiled, loss, (n, m), (m, k))
     (region,) = compiled.regions()
-    assert [guard.text for guard in region.guards] == ["s1 == s2"]
+    assert [guard.text for guard in region.guards] == ["s1 == s2", "s0 != 1"]
     assert region.sizes == ((5, 4, 4, 3), (2, 2, 2, 2), (9, 3, 3, 4))
     assert region.calls == 3
 
@@ -155,6 +155,45 @@ def test_programs_that_look_at_sizes_are_eagers_at_every_size(
     for n in (5, 1, 2, 0, 3, 4, 8, 7):
         for m in (4, n) if arity == 2 else (0,):
             agree(compiled, function, *[(n,), (m,)][:arity])
+
+
+@pytest.mark.rules("DYN-1", "DYN-25")
+@pytest.mark.parametrize("backend", ["reference", pytest.param("cpu", marks=needs_compiler)])
+def test_sizes_of_0_and_1_are_sizes_like_others(backend: str) -> None:
+    """Of the first call too: kernels are planned for more rows than these."""
+
+    def scaled(x: al.Tensor, w: al.Tensor) -> tuple[al.Tensor, ...]:
+        return (x * 2 + w).exp(), x.sum(1), x.t()
+
+    for sizes in ((0, 7, 1, 2, 40), (1, 0, 7, 2)):
+        compiled = al.compile(scaled, dynamic_shapes={"x": {0: True}}, backend=backend)
+        for n in sizes:
+            x, w = values((n, 4)), values((4,))
+            for found, expected in zip(compiled(x, w), scaled(x, w), strict=True):
+                assert (found.shape, found.stride()) == (expected.shape, expected.stride())
+                assert np.allclose(found.numpy(), expected.numpy(), rtol=1e-5)
+        assert [row.guards for row in compiled.regions()] == [()]
+
+
+def normalized(x: al.Tensor) -> tuple[al.Tensor, ...]:
+    return x.softmax(-1), x.var(0), x.roll(1, 0) * 2
+
+
+@needs_compiler
+@pytest.mark.rules("DYN-25", "VER-6")
+def test_passes_of_a_region_keep_metas_that_are_proved_to_be_equal() -> None:
+    """The strides of softmax are (max(s1, 1), 1), and (s1, 1) where there are elements."""
+    compiled = al.compile(normalized, dynamic=True, backend="cpu")
+    for n, m in ((5, 4), (1, 3), (0, 3), (3, 0), (0, 0)):
+        outcomes: list[list[Any]] = []
+        for function in (compiled, normalized):
+            x = values((n, m), grad=True)
+            results = function(x)
+            (grad,) = al.autograd.grad([(r * r).sum() for r in results], x)
+            assert grad is not None
+            outcomes.append([t.detach().numpy() for t in (*results, grad)])
+        for found, expected in zip(*outcomes, strict=True):
+            assert np.allclose(found, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 @pytest.mark.rules("DYN-2")

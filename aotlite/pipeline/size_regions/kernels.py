@@ -17,8 +17,12 @@ from aotlite.backends.protocol import Backend, SizedRun, WindowFunction
 from aotlite.ir.forks import Memo
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import table_in
+from aotlite.ir.symbols.assumption import planned_for
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 from aotlite.stages.shared.size_values import Settled
+
+USUAL = 64
+"""What stands for a hint of 0 or 1 where kernels are planned."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -45,8 +49,19 @@ class SizedKernels:
             if not any(map(_is_sized, graph.nodes)):
                 self.why_not.append(f"{self.graph.name}: the guards say what each size is")
                 return (None,)
-            made: SizedRun | None = compile_sized(graph, self.why_not.append)
+            with planned_for(self.sizes.table, self._usual()):
+                made: SizedRun | None = compile_sized(graph, self.why_not.append)
         return (made,)
+
+    def _usual(self) -> Mapping[str, int]:
+        """The hints by which kernels are planned: a call with no rows, or one, says little of the
+        calls to come, so that `USUAL` stands for them where the guards admit it."""
+        table = self.sizes.table
+        hints = table.hints
+        usual = {name: USUAL if hint in (0, 1) else hint for name, hint in hints.items()}
+        rooms = [(usual[name], self.sizes.rooms[name][1]) for name in self.sizes.rooms]
+        fits = all(most is None or value <= most for value, most in rooms)
+        return usual if fits and all(each.holds(usual) for each in table.log) else hints
 
 
 @attrs.frozen

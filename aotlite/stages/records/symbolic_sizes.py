@@ -25,8 +25,8 @@ from aotlite.ir.symbols.table import SymbolTable
 if TYPE_CHECKING:
     from aotlite.ir.symbols.validation.verdict import Verdict
 
-LEAST = 2
-"""The least value of a symbol: sizes of 0 and 1 stay numbers (DYN-1)."""
+LEAST = 0
+"""The least value of a symbol: sizes of 0 and 1 are symbols like others (DYN-1)."""
 SHORT = 1 << 31
 """Ints among the arguments from -SHORT to SHORT - 1 become symbols; longer ones stay numbers. So
 most sums and products of them are known to fit the ints that ops take."""
@@ -158,7 +158,7 @@ class SymbolicSizes:
 
     def _size(self, source: Source, hint: int) -> int:
         asked = self.requests.get(source)
-        if asked is None or hint < LEAST:
+        if asked is None:
             return hint
         least = max(LEAST, asked.least or 0)
         return self._symbol(source, hint, asked, (least, asked.most))
@@ -166,7 +166,7 @@ class SymbolicSizes:
     def _symbol(self, source: Source, hint: int, asked: SizeRequest, room: Range) -> int:
         if asked.name is not None and asked.name in self._named:
             return self._another(self._named[asked.name], source, hint)
-        made = self.table.symbol(hint, str(source), lower=room[0], upper=room[1])
+        made = self.table.size(hint, str(source), lower=room[0], upper=room[1])
         name = self.table.expression(made)
         self.sources[name], self.rooms[name], self.asked[name] = source, room, asked
         if asked.name is not None:

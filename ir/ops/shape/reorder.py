@@ -104,7 +104,7 @@ def _roll_loops(
 
 
 def _rolled_into(k: Loops, out: LoopTensor, a: LoopTensor, shifts: dict[int, int]) -> LoopTensor:
-    moved = {dim: shift % a.shape[dim] for dim, shift in shifts.items()}
+    moved = {dim: shift % sizes.at_least_one(a.shape[dim]) for dim, shift in shifts.items()}
 
     def element(i: tuple[Position, ...], dims: list[int]) -> Scalar:
         if not dims:
@@ -132,7 +132,7 @@ def _roll_expanded(self: Operand, shifts: tuple[int, ...], dims: tuple[int, ...]
 
 def _rolled(x: Operand, shift: int, dim: int) -> Operand:
     size = x.size(dim)
-    first = -shift % size
+    first = -shift % sizes.at_least_one(size)
     parts = (x.narrow(dim, first, size - first), x.narrow(dim, 0, first))
     return x._apply(OPS["cat"], (parts, dim))
 

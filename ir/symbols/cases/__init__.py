@@ -38,7 +38,7 @@ from aotlite.ir.symbols.cases.parts import (
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable
 
-__all__ = ["fewest"]
+__all__ = ["fewest", "runs_by_cases"]
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ def fewest(table: SymbolTable, function: Callable[..., T], operands: tuple[objec
 
     The function's results are sizes, metas, and tuples of them, and depend on nothing else.
     """
-    if not table.weakest or table.asked or table.spelled or table.closed:
+    if not runs_by_cases(table):
         return function(*operands)
     table.asked = raise_open
     try:
@@ -71,6 +71,13 @@ def fewest(table: SymbolTable, function: Callable[..., T], operands: tuple[objec
         if found:
             return found[0]
     return function(*operands)  # it raises
+
+
+def runs_by_cases(table: SymbolTable) -> bool:
+    """Whether `fewest` looks for fewer assumptions: not within another search, nor where the table
+    answers by proofs alone, nor behind the guards."""
+    answers = table.asked or table.spelled or table.closed
+    return table.weakest and not answers
 
 
 # --------------------------------------------------------------------------------------- the search

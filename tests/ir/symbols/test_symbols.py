@@ -356,6 +356,23 @@ def test_assumption_names_what_asked_and_the_users_line():
     assert "in test_assumption_names_what_asked_and_the_users_line: if taken:" in repr(assumption)
 
 
+def test_a_fact_on_several_sizes_at_once_is_said_in_words():
+    table = SymbolTable()
+    a, b = table.size(5, lower=0), table.size(6, lower=0)
+    for fact in ((a - 1) ** 2 + b != 0, (a - 1) ** 2 + (b - 2) ** 2 != 0, a - b != 0):
+        assert fact
+    said = [each.text for each in table.log]
+    assert ["not (s0 == 1 and s1 == 0)", "not (s0 == 1 and s1 == 2)", "s0 - s1 != 0"] == said
+    assert [False, True, True] == [each.holds({"s0": 1, "s1": 0}) for each in table.log]
+    other = SymbolTable()
+    a, b = other.size(1, lower=0), other.size(0, lower=0)
+    assert (a - 1) ** 2 + b == 0
+    assert ["s0 == 1 and s1 == 0"] == [each.text for each in other.log]
+    negative = SymbolTable()
+    assert negative.symbol(3, lower=-4) + negative.symbol(1, lower=0) != 0
+    assert ["s0 + s1 != 0"] == [each.text for each in negative.log]
+
+
 def test_assumption_of_a_rule_names_the_op():
     class Operand:
         def __init__(self, *shape):
