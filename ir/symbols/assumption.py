@@ -99,8 +99,8 @@ class Answer:
 # Note [facts on several sizes at once]
 #     not (s0 == 0 and s1 == 1)              # s0 + (s1 - 1)**2 != 0, and in the log:
 #     s1*s1 + s0 - 2*s1 != -1
-# A rule may hold for all sizes but a few (`cases`). One comparison says so: of a sum of sizes, which
-# are 0, and of squares, which are 0 at one value. The sum is 0 where all of them are.
+# A rule may hold for all sizes but a few (`cases`). One comparison says so: of a sum of sizes, each
+# to be 0, and of squares, each 0 at one value. The sum is 0 where all of them are.
 def _said(fact: SymBool) -> str:
     values = _joint_values(fact) if fact.relation in ("==", "!=") else {}
     if len(values) < 2:
