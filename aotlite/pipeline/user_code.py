@@ -22,6 +22,7 @@ from aotlite.ir.graph.role import (
     Role,
     Saved,
 )
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.symbolic import always_same_meta
 from aotlite.pipeline.request import Compilation
 from aotlite.stages.records.backward.partition import Partition, SavedValue
@@ -141,10 +142,10 @@ def _fits(role: Role, found: object, wanted: object) -> bool:
     if type(found) is not Node or type(wanted) is not Node:
         truth: object = found is wanted or found == wanted
         return truth is True
-    a: Any = found.meta
-    b: Any = wanted.meta
-    if isinstance(role, (Gradient, MutatedInput, Rewritten)):  # copied or summed: no user sees them
-        b = b.with_stride(a.stride) if len(a.shape) == len(b.shape) else b
+    a, b = found.meta, wanted.meta
+    is_free = isinstance(role, (Gradient, MutatedInput, Rewritten))  # copied or summed: unseen
+    if is_free and isinstance(a, TensorMeta) and isinstance(b, TensorMeta) and a.ndim == b.ndim:
+        b = b.with_stride(a.stride)
     return always_same_meta(a, b)
 
 
