@@ -10,6 +10,7 @@ import pytest
 import aotlite as al
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s2_analyze import analyze
+from aotlite.testing import assert_same_effects
 from tests.end_to_end.helpers.worlds import body_of
 from tests.rules.helpers.meta_oracle import on_both
 from tests.rules.test_meta_records import another, records, replaced
@@ -119,3 +120,16 @@ def test_hidden_inputs_that_overlap_or_lend_their_memory_are_analyzed_again() ->
     x = al.ones(2)
     found = al.compile(lending, verify=True)(x)
     assert found.storage is memory.storage and x.storage is memory.storage
+
+
+def test_with_symbols_what_is_idle_for_the_sizes_of_the_call_is_no_difference() -> None:
+    def geometry(x: Any) -> list[Any]:
+        x.as_strided_((0, 2), (2, 1))  # that of the call: equal for this size alone
+        return []
+
+    def window(x: Any) -> Any:
+        return x.as_strided((3, 2), (2, 1), 0) + 1  # ends in the input for this size
+
+    for function, shape in ((geometry, (0, 2)), (geometry, (0, 3)), (window, (3, 2))):
+        compiled = al.compile(function, dynamic=True, backend="reference", verify=True)
+        assert_same_effects(function, compiled, lambda shape=shape: al.ones(shape))
