@@ -174,7 +174,7 @@ class Body:
             return old
         (start,) = kind.identity([store.value.dtype])
         space = rows_of(store, self.facts.space)
-        rows = [scope.position(k) for k in space if self.facts.extents[k] > 1]
+        rows = [scope.position(k) for k in space if is_axis(self.facts.extents[k])]
         first = self.writer.value(start, scope)
         return f"(({' | '.join(rows)}) == 0 ? {first} : {old})" if rows else first
 

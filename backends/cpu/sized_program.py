@@ -15,11 +15,11 @@ from functools import partial
 import attrs
 import numpy as np
 
+from aotlite.backends.c_family.size_names import ArenaPlace, SizeNames
 from aotlite.backends.calling_convention import Run
 from aotlite.backends.cpu.compiled_program import execution, held_temporaries
 from aotlite.backends.cpu.emit.c_program import Work, print_sized
 from aotlite.backends.cpu.emit.c_text import PrintedC, ProgramText
-from aotlite.backends.cpu.emit.size_names import ArenaPlace, SizeNames
 from aotlite.backends.cpu.runtime.result_memory import RESULTS
 from aotlite.backends.loops.arena import planned
 from aotlite.backends.loops.program import Extern, LoopProgram, ProgramBuffer

@@ -20,18 +20,25 @@ from aotlite.backends.cuda.driver.driver_protocol import Driver
 from aotlite.backends.cuda.driver.driver_registry import device_of, driver_of
 from aotlite.backends.cuda.driver.nvrtc import FLAGS
 from aotlite.backends.cuda.execution.device_graphs import DeviceGraphRun
-from aotlite.backends.cuda.execution.host_part import run_of, with_copies
+from aotlite.backends.cuda.execution.host_part import host_nodes, run_of, split, with_copies
 from aotlite.backends.cuda.execution.launch_code import CudaRun
 from aotlite.backends.cuda.execution.launch_plan import plan_of
 from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.passes.host_checks import without_host_checks
 from aotlite.backends.cuda.passes.mixed_precision_products import narrowed
+from aotlite.backends.cuda.sized_program import SizedCudaRun, SizedText, sized_texts
+from aotlite.backends.cuda.target import Target
+from aotlite.backends.loops.backend import unproved
 from aotlite.backends.loops.lowering import lower
 from aotlite.backends.loops.lowering.expansion import expand
 from aotlite.backends.loops.program import LoopProgram
+from aotlite.backends.protocol import SizedRun
 from aotlite.ir.arrays.device import Device
-from aotlite.ir.errors import BackendError
+from aotlite.ir.errors import BackendError, UnsupportedError
 from aotlite.ir.graph import Graph
+from aotlite.ir.meta import table_in
+from aotlite.ir.symbols.proving import Unproved, proving, untold
+from aotlite.ir.symbols.table import SymbolTable
 
 T = TypeVar("T")
 
@@ -85,6 +92,49 @@ class CudaBackend:
             )
         driver = driver_of(device)
         return run_of(graph, partial(driver.guarded, self._compiled, device, driver))
+
+    def compile_sized(
+        self, graph: Graph, refused: Callable[[str], None] = untold
+    ) -> SizedRun | None:
+        """Returns the run of a graph with symbolic sizes, compiled once for all of them. None if a
+        question about sizes has no answer for all of them, or no text is made, after `refused` got
+        the reason."""
+        device, table = device_of(graph), table_in([node.meta for node in graph.nodes])
+        if device is None or table is None:
+            refused(f"{graph.name}: it has no symbol, or no value on a CUDA device")
+            return None
+        driver = driver_of(device)
+        try:
+            with proving(table):
+                found = self._sized(graph, table, driver.target)
+            return driver.guarded(self._loaded, *found, graph, device, driver)
+        except (Unproved, UnsupportedError) as problem:
+            refused(unproved(graph, problem))
+        except BackendError as error:
+            refused(f"{graph.name}: {error}")
+        return None
+
+    def _sized(
+        self, graph: Graph, table: SymbolTable, target: Target
+    ) -> tuple[list[SizedText], frozenset[int]]:
+        """Returns the texts of a graph's part on the device, and the places of the host's nodes."""
+        known = host_nodes(graph)
+        part = split(graph, known).device if known else graph
+        deterministic = self.deterministic
+        texts = sized_texts(_lowered(part), part, target, table, deterministic=deterministic)
+        return texts, frozenset([k for k, node in enumerate(graph.nodes) if node in known])
+
+    def _loaded(
+        self,
+        texts: list[SizedText],
+        hosted: frozenset[int],
+        graph: Graph,
+        device: Device,
+        driver: Driver,
+    ) -> SizedCudaRun:
+        flags = CONTRACTED if self.contract else FLAGS
+        given = (graph, texts, device, driver, flags)
+        return SizedCudaRun(*given, tf32=self.tf32, hosted=hosted)
 
     def _compiled(self, device: Device, driver: Driver, graph: Graph) -> CudaRun | DeviceGraphRun:
         seconds: dict[str, float] = {}

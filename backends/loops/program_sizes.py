@@ -68,7 +68,7 @@ class SizesAt:
     # ---------------------------------------------------------------------------------- programs
     def program(self, program: LoopProgram) -> LoopProgram:
         """Returns the program at these sizes, without steps that have nothing to do."""
-        steps = tuple([each for each in map(self.step, program.steps) if not _is_idle(each)])
+        steps = tuple([each for each in map(self.step, program.steps) if not is_idle(each)])
         return attrs.evolve(self.outline(program), steps=steps)
 
     def outline(self, program: LoopProgram) -> LoopProgram:
@@ -143,7 +143,7 @@ def _of_no_points(body: Sequence[Statement]) -> list[Statement]:
     return found
 
 
-def _is_idle(step: Step) -> bool:
+def is_idle(step: Step) -> bool:
     """Whether a step stores nothing, since an independent axis has no points."""
     match step:
         case Kernel():

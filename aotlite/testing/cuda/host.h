@@ -32,8 +32,10 @@ namespace cuda_host {
 struct Position {
     unsigned x, y, z;
 };
-struct Any { /* an argument of whatever pointer type the kernel wants */
+struct Any { /* an argument of whatever type the kernel wants: a pointer, or a size */
     void *address;
+    UNCHECKED operator int() const { return (int)(long long)address; }
+    UNCHECKED operator long long() const { return (long long)address; }
     template <class To> UNCHECKED operator To *() const { return static_cast<To *>(address); }
 };
 

@@ -184,14 +184,15 @@ class HostDriver:
     def module(
         self, program: LoopProgram, printed: PrintedKernels, flags: Sequence[str] = ()
     ) -> HostModule:
-        run = _interpreted(program) if self.interprets else self._compiled(program, printed)
-        return HostModule(self, program, run)
+        """Returns the kernels, which `HostModule.at` gives the sizes of a call if they are for all
+        sizes."""
+        library = None if self.interprets else self._compiled(program, printed)
+        return HostModule(self, program, library)
 
-    def _compiled(
-        self, program: LoopProgram, printed: PrintedKernels
-    ) -> Callable[[Launch, Arguments], None]:
+    def _compiled(self, program: LoopProgram, printed: PrintedKernels) -> HostLibrary:
         flags = CHECKED if self.checked else ()
-        counts = {launch.name: len(launch.buffers) for launch in printed.launches}
+        each = printed.launches
+        counts = {launch.name: len(launch.buffers) + len(launch.sizes) for launch in each}
         identity = (printed.text, " ".join(FLAGS + flags), str(compiler()), model_version())
 
         def image() -> bytes:
@@ -199,8 +200,7 @@ class HostDriver:
                 return folder.read(compiled(printed.text, counts, Path(folder.path), *flags).name)
 
         make: Callable[[str], HostLibrary] = lambda path: HostLibrary(load(path))
-        library = loaded("host", identity, program.name, ".so", image, make)
-        return partial(_launched, library, buffers_of(program), self.order)
+        return loaded("host", identity, program.name, ".so", image, make)
 
     def product(self, gemm: Gemm, dtype: DType, *, tf32: bool) -> Product:
         def launch(stream: int, *places: int) -> None:
@@ -254,14 +254,24 @@ class HostModule:
     """Kernels of a program, compiled or not."""
 
     def __init__(
-        self, driver: HostDriver, program: LoopProgram, run: Callable[[Launch, Arguments], None]
+        self, driver: HostDriver, program: LoopProgram, library: HostLibrary | None
     ) -> None:
         self.driver = driver
-        self.run = run
+        self.library = library
         self.sizes = {b.number: b.size * b.dtype.itemsize for b in program.buffers}
+        buffers = buffers_of(program)
+        self.run = (
+            _interpreted(program)
+            if library is None
+            else partial(_launched, library, buffers, driver.order)
+        )
+
+    def at(self, program: Callable[[], LoopProgram]) -> HostModule:
+        """Returns the kernels at the sizes of a program."""
+        return HostModule(self.driver, program(), self.library)
 
     def launcher(self, launch: Launch) -> Launcher:
-        number = len(launch.buffers)
+        number = len(launch.buffers) + len(launch.sizes)
 
         def start(stream: int, parameters: int, extra: int) -> None:
             pointers = (ctypes.c_void_p * number).from_address(parameters) if number else ()
@@ -271,7 +281,7 @@ class HostModule:
         return start
 
     def _run(self, launch: Launch, arguments: Arguments) -> None:
-        for place, number in zip(arguments, launch.buffers, strict=True):
+        for place, number in zip(arguments, launch.buffers, strict=False):  # sizes come after
             self.driver.memory.check(launch.name, place, self.sizes[number])
         self.driver.launches += 1
         self.run(launch, arguments)
@@ -287,7 +297,7 @@ def _launched(
     given = [buffers[number] for number in launch.buffers]
     memory = [
         CheckedRegion(place, b.size * b.dtype.itemsize, b.dtype.itemsize, b.number)
-        for place, b in zip(arguments, given, strict=True)
+        for place, b in zip(arguments, given, strict=False)
         if b.size
     ]
     how = (launch.name, arguments, launch.blocks, launch.threads)
@@ -302,7 +312,7 @@ def _interpreted(program: LoopProgram) -> Callable[[Launch, Arguments], None]:
         kernel = kernels[int(launch.name.rpartition("_")[2])]
         memory: Mapping[int, Any] = {
             number: array_at(place, buffers[number].size, buffers[number].dtype)
-            for number, place in zip(launch.buffers, arguments, strict=True)
+            for number, place in zip(launch.buffers, arguments, strict=False)
         }
         NUMPY.quiet(KernelRun(kernel, dict(memory)).run)
 

@@ -26,10 +26,10 @@ from aotlite.backends.c_family.c_types import (
     memory_type,
 )
 from aotlite.backends.c_family.scalar_text import FunctionTexts, KernelFacts, indented
+from aotlite.backends.c_family.size_names import SizeNames
 from aotlite.backends.cpu.emit.c_kernel import KernelPrinter
 from aotlite.backends.cpu.emit.c_text import PrintedC
 from aotlite.backends.cpu.emit.gemm_calls import gemm_lines
-from aotlite.backends.cpu.emit.size_names import SizeNames
 from aotlite.backends.cpu.emit.transpose_tiles import TILES
 from aotlite.backends.cpu.runtime.runtime_library import declarations
 from aotlite.backends.loops.analysis.size_proofs import is_axis

@@ -208,12 +208,17 @@ class CupyModule:
         self.driver = cupy.cuda.driver
         self.module = cupy.cuda.function.Module()
         self.module.load(image)
-        self.functions: list[Any] = []
+        self.functions: dict[str, Any] = {}
         """Functions in use. They keep the module loaded."""
 
+    def at(self, program: Callable[[], LoopProgram]) -> CupyModule:
+        """Returns itself: sizes are arguments of launches."""
+        return self
+
     def launcher(self, launch: Launch) -> Launcher:
-        function = self.module.get_function(launch.name)
-        self.functions.append(function)
+        function = self.functions.get(launch.name)
+        if function is None:
+            function = self.functions[launch.name] = self.module.get_function(launch.name)
         shared = launch.shared
         if shared > DEFAULT_SHARED:
             most = self.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

@@ -32,6 +32,10 @@ class DeviceModule(Protocol):
     def launcher(self, launch: Launch) -> Launcher:
         """Returns the launcher of a kernel, with the kernel's grid."""
 
+    def at(self, program: Callable[[], LoopProgram]) -> DeviceModule:
+        """Returns the kernels for all sizes as those for the sizes of this program, which has all
+        their steps with numbers in place of symbols. Nothing is compiled."""
+
 
 class DeviceGraph(Protocol):
     """Recorded work, with fixed addresses."""

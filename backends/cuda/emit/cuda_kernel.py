@@ -14,7 +14,7 @@ import attrs
 from aotlite.backends.c_family.axis_passes import of_no_points
 from aotlite.backends.c_family.loop_geometry import LoopGeometry
 from aotlite.backends.c_family.scalar_text import FunctionTexts, KernelFacts
-from aotlite.backends.cuda.emit.kernel_code import KernelCode, apart
+from aotlite.backends.cuda.emit.kernel_code import IndexTypes, KernelCode, apart, is_sized
 from aotlite.backends.cuda.emit.memory_accesses import of_passes
 from aotlite.backends.cuda.emit.owner_scatter import OwnerScatter, is_by_stripes
 from aotlite.backends.cuda.emit.pointwise.pointwise_kernels import PointwiseKernel
@@ -27,26 +27,36 @@ from aotlite.backends.loops.rewrite import marked, moved_body, without_lets
 
 
 def body_of(
-    kernel: Kernel, buffers: Mapping[int, ProgramBuffer], library: FunctionTexts, target: Target
+    kernel: Kernel,
+    buffers: Mapping[int, ProgramBuffer],
+    library: FunctionTexts,
+    target: Target,
+    *,
+    wide: bool = False,
 ) -> KernelCode:
-    """Returns the body of a kernel, which must have at least one row."""
+    """Returns the body of a kernel, which must have at least one row. `wide`: one for all sizes
+    counts its points in 64 bits."""
     kernel = _with_inner_axis(without_lets(kernel))
     body, extents = list(kernel.body), kernel.extents
     geometry = LoopGeometry(extents, kernel.space, None, 1, ordered=in_order(kernel))
     if geometry.points == 0:
         body = of_no_points(body)
+    index = IndexTypes.of(extents, body, wide=wide)
     sizes = {number: buffer.size for number, buffer in buffers.items()}
     facts = KernelFacts(extents, kernel.space, sizes, {}, kernel.space == len(extents))
     kinds = {number: buffer.dtype for number, buffer in buffers.items()}
     if _is_by_points(body, geometry):
         stores = [each for each in body if type(each) is Store]
-        facts = attrs.evolve(facts, extents=tuple([max(n, 1) for n in facts.extents]))
-        return PointwiseKernel(geometry, facts, stores, buffers, library, target).printed()
+        facts = attrs.evolve(facts, extents=tuple([n if n else 1 for n in facts.extents]))
+        points = PointwiseKernel(geometry, facts, stores, buffers, library, target, index)
+        return points.printed()
     if is_by_stripes(body, geometry) and isinstance(body[0], Store):
-        return OwnerScatter(geometry, facts, body[0], buffers, library).printed(target)
+        return OwnerScatter(geometry, facts, body[0], buffers, library, index).printed(target)
     layout, axis = layout_of(kernel, target.multiprocessors)
-    rows = ReductionKernel(geometry, body, hands_over(kernel, layout), layout, axis)
+    rows = ReductionKernel(geometry, body, hands_over(kernel, layout), layout, axis, index)
     code = rows.printed(facts, kinds, library, target)
+    if is_sized(extents, body):
+        return code
     keeping, fast = rows.steps.keeping, _fast(kernel, layout, axis)
     fresh = [each for each in keeping.sums if each.from_identity]
     sweeps = of_passes(rows.passes, rows.body.facts, keeping.loads, fast, fresh)

@@ -9,14 +9,17 @@ complex dtypes, are refused. Input: a `LoopProgram` of kernels; output: `Printed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import attrs
 
 from aotlite.backends.c_family.c_types import DIVISIONS, SUPPORTED, memory_type
 from aotlite.backends.c_family.scalar_text import FunctionTexts, indented
+from aotlite.backends.c_family.size_names import SizeNames
 from aotlite.backends.cuda.emit.cuda_kernel import body_of
 from aotlite.backends.cuda.emit.cuda_types import BFLOAT16, FLOAT16, PRELUDE
+from aotlite.backends.cuda.emit.kernel_code import KernelCode, reaches
 from aotlite.backends.cuda.emit.reductions.vector_access import VECTORS
 from aotlite.backends.cuda.target import H100, Target
 from aotlite.backends.loops.program import (
@@ -30,6 +33,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.ir import dtypes
 from aotlite.ir.errors import BackendError
+from aotlite.ir.geometry.sizes import Size, minimum
 from aotlite.ir.scalar.expression import walk
 
 MOST_BLOCKS = 2**31 - 1
@@ -42,10 +46,21 @@ class Launch:
 
     name: str
     buffers: tuple[int, ...]
-    blocks: int
+    blocks: Size
     threads: int
     shared: int = 0
     """Bytes of dynamic shared memory."""
+    sizes: tuple[Size, ...] = ()
+    """The sizes that a kernel for all sizes takes, after the addresses."""
+    units: Size = 1
+    """What the blocks divide among them. Without any the kernel is not launched."""
+
+    def at(self, put: Callable[[Size], int]) -> Launch | None:
+        """Returns the launch for numbers in place of symbols; None if there is nothing to do."""
+        if not put(self.units):
+            return None
+        sizes = tuple(map(put, self.sizes))
+        return attrs.evolve(self, blocks=put(self.blocks), sizes=sizes, units=1)
 
 
 @attrs.frozen
@@ -54,6 +69,8 @@ class PrintedKernels:
 
     text: str
     launches: tuple[Launch, ...]
+    reaches: tuple[Size, ...] = ()
+    """What has to be below `NARROW` where a text for all sizes counts in 32 bits."""
 
 
 def print_program(
@@ -67,12 +84,32 @@ def print_program(
     return PrintedKernels(text, found[stem])
 
 
+def print_sized(
+    program: LoopProgram, names: SizeNames, target: Target, *, wide: bool
+) -> PrintedKernels:
+    """Returns the text of a program of symbolic sizes, which a launch passes to its kernels.
+
+    `names` spells them. `wide`: numbers of points and sizes have 64 bits, else 32.
+    """
+    printer = _SizedPrinter(names, target, wide=wide)
+    text, found = _units({"kernel": program}, printer)
+    launches = tuple([printer.with_sizes(each) for each in found["kernel"]])
+    reaches = () if wide else tuple(dict.fromkeys(printer.reaches))
+    return PrintedKernels(text, launches, reaches)
+
+
 def print_units(
     programs: Mapping[str, LoopProgram], target: Target = H100
 ) -> tuple[str, dict[str, tuple[Launch, ...]]]:
     """Returns one text for several programs, and the launches of each; keys are the stems of the
     kernels' names."""
-    library, lines = FunctionTexts(), []
+    return _units(programs, _Printer(target))
+
+
+def _units(
+    programs: Mapping[str, LoopProgram], printer: _Printer
+) -> tuple[str, dict[str, tuple[Launch, ...]]]:
+    library, lines = printer.library, []
     launches: dict[str, tuple[Launch, ...]] = {}
     for stem, program in programs.items():
         buffers = {buffer.number: buffer for buffer in program.buffers}
@@ -82,7 +119,7 @@ def print_units(
             kernel = _kernel(step)
             if 0 in kernel.extents[: kernel.space] or not kernel.body:
                 continue
-            text, launch = _printed(kernel, buffers, f"{stem}_{k}", library, target)
+            text, launch = printer.kernel(kernel, buffers, f"{stem}_{k}")
             lines += text
             found.append(launch)
         launches[stem] = tuple(found)
@@ -102,21 +139,57 @@ def _kernel(step: Step) -> Kernel:
     return step
 
 
-def _printed(
-    kernel: Kernel,
-    buffers: Mapping[int, ProgramBuffer],
-    name: str,
-    library: FunctionTexts,
-    target: Target,
-) -> tuple[list[str], Launch]:
-    numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
-    code = body_of(kernel, buffers, library, target)
-    parameters = ", ".join([_parameter(buffers[n], n in writes(kernel)) for n in numbers])
-    bounds = f"{code.threads}, {code.resident}" if code.resident else str(code.threads)
-    head = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}({parameters})'
-    notes = [f"/* {line} */" for line in str(kernel).splitlines()]
-    launch = Launch(name, tuple(numbers), min(code.blocks, MOST_BLOCKS), code.threads, code.shared)
-    return [*notes, head, "{", *code.lines, "}"], launch
+class _Printer:
+    """Prints kernels for a target."""
+
+    def __init__(self, target: Target, *, wide: bool = False) -> None:
+        self.target, self.wide = target, wide
+        self.library = FunctionTexts()
+
+    def kernel(
+        self, kernel: Kernel, buffers: Mapping[int, ProgramBuffer], name: str
+    ) -> tuple[list[str], Launch]:
+        """Returns the function of a kernel, and its launch."""
+        numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
+        code = body_of(kernel, buffers, self.library, self.target, wide=self.wide)
+        parameters = [_parameter(buffers[n], n in writes(kernel)) for n in numbers]
+        parameters += self.sizes(kernel, code, name)
+        bounds = f"{code.threads}, {code.resident}" if code.resident else str(code.threads)
+        given = ", ".join(parameters)
+        head = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}({given})'
+        notes = [f"/* {line} */" for line in str(kernel).splitlines()]
+        grid = minimum(code.blocks, MOST_BLOCKS), code.threads, code.shared
+        launch = Launch(name, tuple(numbers), *grid, units=code.units)
+        return [*notes, head, "{", *code.lines, "}"], launch
+
+    def sizes(self, kernel: Kernel, code: KernelCode, name: str) -> list[str]:
+        """Returns the parameters for sizes: none."""
+        return []
+
+
+class _SizedPrinter(_Printer):
+    """Prints kernels for all sizes, which take sizes as arguments."""
+
+    def __init__(self, names: SizeNames, target: Target, *, wide: bool) -> None:
+        super().__init__(target, wide=wide)
+        self.names = names
+        self.used: dict[str, list[int]] = {}
+        self.reaches: list[Size] = []
+
+    def sizes(self, kernel: Kernel, code: KernelCode, name: str) -> list[str]:
+        """Returns the parameters for the sizes that the code names."""
+        used = SizeNames.used(code.lines)
+        self.used[name] = list(used)
+        self.reaches += [*reaches(kernel.extents, kernel.body), code.units]
+        kind = "i64" if self.wide else "i32"
+        return [f"const {kind} {size}" for size in used.values()]
+
+    def with_sizes(self, launch: Launch) -> Launch:
+        """Returns the launch with the sizes that its kernel takes."""
+        entries = list(self.names.entries)
+        sizes: list[Any] = [entries[k] for k in self.used[launch.name]]
+        self.reaches += sizes
+        return attrs.evolve(launch, sizes=tuple(sizes))
 
 
 def _parameter(buffer: ProgramBuffer, written: bool) -> str:

@@ -12,11 +12,14 @@ import attrs
 
 from aotlite.backends.c_family.scalar_text import CScope
 from aotlite.backends.cuda.emit.memory_accesses import Sweep
+from aotlite.backends.loops.analysis.affine import is_injective
+from aotlite.backends.loops.analysis.size_proofs import exact_quotient
 from aotlite.backends.loops.program import (
     Statement,
     Store,
     values_of,
 )
+from aotlite.ir.geometry.sizes import Size, is_symbolic
 from aotlite.ir.scalar.expression import Affine, walk
 
 WARP = 32
@@ -27,14 +30,16 @@ class KernelCode:
     """The lines of a kernel's body, and the grid for which they are written."""
 
     lines: list[str]
-    blocks: int
+    blocks: Size
     threads: int
     resident: int = 0
     """The resident blocks of a multiprocessor that the launch bounds ask for; 0: no bound."""
     shared: int = 0
     """Bytes of dynamic shared memory."""
     sweeps: tuple[Sweep, ...] = ()
-    """The accesses to memory, for `memory_traffic`."""
+    """The accesses to memory, for `memory_traffic`; of a kernel for all sizes none are known."""
+    units: Size = 1
+    """What the blocks divide among them. A kernel for all sizes is not launched if it is 0."""
 
 
 def constants_of(row: CScope) -> list[str]:
@@ -52,13 +57,20 @@ def apart(stores: Sequence[Store], extents: Sequence[int], axes: range) -> bool:
 def is_one_to_one(address: Affine, extents: Sequence[int], axes: range) -> bool:
     if address.dynamic:
         return False
-    reach = 0
-    for step, extent in sorted((abs(address.coefficients[k]), extents[k]) for k in axes):
-        if extent > 1:
-            if step <= reach:
-                return False
-            reach += step * (extent - 1)
-    return True
+    return is_injective([address.coefficients[k] for k in axes], [extents[k] for k in axes])
+
+
+def divisor_of(size: Size, most: int) -> int:
+    """Returns the largest common divisor of a size and `most`; of a symbolic size the largest one
+    that divides it for all sizes.
+
+    >>> divisor_of(12, 8)
+    4
+    """
+    if type(size) is int:
+        return math.gcd(size, most)
+    divisors = [n for n in range(most, 0, -1) if most % n == 0]
+    return next(n for n in divisors if exact_quotient(size, n) is not None)
 
 
 @attrs.frozen
@@ -70,14 +82,18 @@ class IndexTypes:
     position: str
 
     @classmethod
-    def of(cls, extents: Sequence[int], body: Sequence[Statement]) -> IndexTypes:
-        """Returns the types for a kernel over these axes."""
-        roots = [value for each in body for value in values_of(each)]
-        addresses = [each.args[1] for each in walk(roots) if each.op == "load"]
-        addresses += [each.address for each in body if isinstance(each, Store)]
-        most = max([_most(address, extents) for address in addresses], default=0)
-        wide = max(most, math.prod(extents)) >= _NARROW
-        return cls("u64", "i64") if wide else cls("u32", "i32")
+    def of(
+        cls, extents: Sequence[int], body: Sequence[Statement], *, wide: bool = False
+    ) -> IndexTypes:
+        """Returns the types for a kernel over these axes. For one of symbolic sizes `wide` says
+        which: the text of 32 bits is for sizes at which all `reaches` are below `NARROW`."""
+        known = [each for each in reaches(extents, body) if type(each) is int]
+        found = wide or max(known, default=0) >= NARROW
+        return cls("u64", "i64") if found else cls("u32", "i32")
+
+    def unsigned(self, number: Size) -> str:
+        """Returns the C text of a number that divides point numbers."""
+        return f"{number}u" if type(number) is int else f"({self.item}){number}"
 
     def digits(self, names: Sequence[str], extents: Sequence[int], number: str) -> list[str]:
         """Returns declarations of the digits of a number in mixed radix; the last one runs
@@ -92,13 +108,26 @@ class IndexTypes:
         return found[::-1]
 
 
-def _most(address: Affine, extents: Sequence[int]) -> int:
+def reaches(extents: Sequence[int], body: Sequence[Statement]) -> list[Size]:
+    """Returns the number of points of a kernel, and bounds of its addresses' partial sums."""
+    roots = [value for each in body for value in values_of(each)]
+    addresses = [each.args[1] for each in walk(roots) if each.op == "load"]
+    addresses += [each.address for each in body if isinstance(each, Store)]
+    return [math.prod(extents), *[_most(address, extents) for address in addresses]]
+
+
+def _most(address: Affine, extents: Sequence[int]) -> Size:
     """Returns a bound of all partial sums of an address."""
     steps = zip(address.coefficients, extents, strict=False)
     return abs(address.start) + sum(abs(c) * n for c, n in steps)
 
 
-_NARROW = 1 << 30
+def is_sized(extents: Sequence[int], body: Sequence[Statement]) -> bool:
+    """Whether a kernel is one for all sizes."""
+    return is_symbolic((*extents, *reaches(extents, body)))
+
+
+NARROW = 1 << 30
 """Numbers below this fit in 32 bits, even when a whole grid is added."""
 
 

@@ -14,15 +14,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import attrs
+
 from aotlite.backends.c_family.integer_bounds import IntegerBounds
 from aotlite.backends.c_family.loop_body import Body
 from aotlite.backends.c_family.loop_geometry import LoopGeometry
 from aotlite.backends.c_family.scalar_text import CScope, FunctionTexts, KernelFacts
-from aotlite.backends.cuda.emit.kernel_code import IndexTypes, KernelCode
+from aotlite.backends.cuda.emit.kernel_code import IndexTypes, KernelCode, is_sized
 from aotlite.backends.cuda.emit.memory_accesses import swept
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.analysis.expression_facts import facts as facts_of
 from aotlite.backends.loops.program import ProgramBuffer, Statement, Store, values_of
+from aotlite.ir.geometry.sizes import Size, hint_of, maximum
 
 THREADS = 128
 UPDATE = 1000
@@ -54,10 +57,10 @@ class OwnerScatter:
         store: Store,
         buffers: Mapping[int, ProgramBuffer],
         library: FunctionTexts,
+        index: IndexTypes,
     ) -> None:
-        self.geometry, self.facts, self.store = geometry, facts, store
+        self.geometry, self.facts, self.store, self.index = geometry, facts, store, index
         self.size = buffers[store.buffer].size
-        self.index = IndexTypes.of(facts.extents, [store])
         self.constants = CScope(None)
         kinds = {number: buffer.dtype for number, buffer in buffers.items()}
         self.body = Body(geometry, facts, kinds, library, self.constants)
@@ -79,9 +82,11 @@ class OwnerScatter:
         row = CScope(self.constants, (1 << self.geometry.space) - 1)
         points = self._points(row, stripes)
         lines = [*self.constants.lines, head, *places, *row.lines, *points, "}"]
+        code = KernelCode(lines, -(-units // THREADS), THREADS, units=units)
+        if is_sized(self.geometry.extents, [self.store]):
+            return code
         fast = self.geometry.space - 1 if self.geometry.space else None
-        sweep = swept((), [self.store], self.facts, fast)
-        return KernelCode(lines, -(-units // THREADS), THREADS, sweeps=(sweep,))
+        return attrs.evolve(code, sweeps=(swept((), [self.store], self.facts, fast),))
 
     def _points(self, row: CScope, stripes: int) -> list[str]:
         inner = self.geometry.inner
@@ -103,23 +108,29 @@ class OwnerScatter:
             *("}", "}"),
         ]
 
-    def _grain(self) -> int:
+    def _grain(self) -> Size:
         """Returns how many neighboring addresses are one stripe: those of neighboring rows."""
         return _grain(self.store)
 
     def _stripes(self, target: Target) -> int:
-        return _stripes(self.rows, self.geometry.points, -(-self.size // self._grain()), target)
+        """Returns the number of stripes, by the hints: any number is right."""
+        sizes = map(hint_of, (self.rows, self.geometry.points, self.size, self._grain()))
+        rows, points, size, grain = sizes
+        return _stripes(rows, points, -(-size // grain), target)
 
 
 def cycles(rows: int, points: int, store: Store, size: int, target: Target) -> int:
-    """Returns the estimated cycles of the loops: reading all points, updating their own."""
-    stripes = _stripes(rows, points, -(-size // _grain(store)), target)
+    """Returns the estimated cycles of the loops: reading all points, updating their own. The
+    numbers are those of hints."""
+    stripes = _stripes(rows, points, -(-size // hint_of(_grain(store))), target)
     waves = -(-rows * stripes // (target.multiprocessors * ISSUED * 32))
     return points * LOOK * waves + points * UPDATE // stripes
 
 
-def _grain(store: Store) -> int:
-    return max(min(abs(step) for _, step in store.address.dynamic), 1)
+def _grain(store: Store) -> Size:
+    """Returns the least distance of addresses that loaded positions lead to."""
+    steps = [abs(step) for _, step in store.address.dynamic]
+    return maximum(min(steps, key=hint_of), 1)
 
 
 def _stripes(rows: int, points: int, places: int, target: Target) -> int:

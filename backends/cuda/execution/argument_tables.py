@@ -1,9 +1,10 @@
-"""The arguments of launches: one table of addresses for all kernels of a program.
+"""The arguments of launches: one table of addresses and sizes for all kernels of a program.
 
 CUDA takes an array of pointers to arguments. Each kernel's array points into the table, and is made
 once, so that a call writes the table by one `struct.pack_into`. Spec: `specs/cuda_backend.md`.
 
-    table:  [ address b0 | address b1 | address b2 ]       kernel_0(b0, b2):  [&table[0], &table[2]]
+    table:  [ address b0 | address b1 | address b2 | 40 ]  kernel_0(b0, b2, size0):
+                                                           [&table[0], &table[2], &table[3]]
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ the owner of the memory)."""
 
 
 def maker(slots: Sequence[int], launches: Sequence[Launch]) -> Callable[[], Table]:
-    """Returns a maker of tables with the addresses of `slots`, in order, for these launches.
+    """Returns a maker of tables with the addresses of `slots`, in order, for these launches. Their
+    sizes come after the addresses, and stay.
 
     A table serves one call at a time.
     """
@@ -32,11 +34,16 @@ def maker(slots: Sequence[int], launches: Sequence[Launch]) -> Callable[[], Tabl
 
 
 def _made(places: Mapping[int, int], words: struct.Struct, launches: Sequence[Launch]) -> Table:
-    values = (ctypes.c_uint64 * max(len(places), 1))()
+    sizes = dict.fromkeys([size for launch in launches for size in launch.sizes])
+    at = {size: len(places) + k for k, size in enumerate(sizes)}
+    values = (ctypes.c_uint64 * max(len(places) + len(at), 1))()
+    for size, place in at.items():
+        values[place] = size & (1 << 64) - 1
     first = ctypes.addressof(values)
     arguments = [
-        (ctypes.c_void_p * max(len(launch.buffers), 1))(
-            *[first + 8 * places[number] for number in launch.buffers]
+        (ctypes.c_void_p * max(len(launch.buffers) + len(launch.sizes), 1))(
+            *[first + 8 * places[number] for number in launch.buffers],
+            *[first + 8 * at[size] for size in launch.sizes],
         )
         for launch in launches
     ]

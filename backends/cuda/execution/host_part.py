@@ -47,9 +47,18 @@ def parts_of(graph: Graph) -> Parts | None:
 
     Raises BackendError if the host part would have to wait for the device.
     """
+    known = host_nodes(graph)
+    return split(graph, known) if known else None
+
+
+def host_nodes(graph: Graph) -> set[Node]:
+    """Returns the nodes whose values lie on the host; none if nothing is computed there.
+
+    Raises BackendError if one of them would have to wait for the device.
+    """
     host = [node for node in graph.nodes if _is_on_host(node)]
     if not any(node.op == "call" for node in host):
-        return None
+        return set()
     known = set(host)
     for node in host:
         for value in node.inputs():
@@ -59,10 +68,11 @@ def parts_of(graph: Graph) -> Parts | None:
                     f"one on {_device(value)}, expected values that stay there: a call would wait "
                     "for the device; return the value, and move it outside"
                 )
-    return _split(graph, known)
+    return known
 
 
-def _split(graph: Graph, known: set[Node]) -> Parts:
+def split(graph: Graph, known: set[Node]) -> Parts:
+    """Returns the parts of a graph of which these nodes are the host's."""
     computed = {node for node in known if node.op == "call"}
     rest = [node for node in graph.nodes[:-1] if node not in computed]
     given = dict.fromkeys([v for node in rest for v in node.inputs() if v in computed])

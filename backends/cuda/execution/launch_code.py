@@ -26,7 +26,7 @@ from aotlite.backends.calling_convention import (
     returned_as_arrays,
     travels_as_array,
 )
-from aotlite.backends.cuda.driver.driver_protocol import Driver
+from aotlite.backends.cuda.driver.driver_protocol import DeviceModule, Driver
 from aotlite.backends.cuda.emit.cuda_program import Launch
 from aotlite.backends.cuda.execution.argument_tables import maker
 from aotlite.backends.cuda.execution.extern_ops import extern, windows_of
@@ -56,11 +56,16 @@ class CudaRun(Run):
         flags: Sequence[str],
         *,
         tf32: bool,
+        module: DeviceModule | None = None,
+        uploads: dict[int, object] | None = None,
     ) -> None:
+        """`module`: the plan's kernels, if they are loaded already. `uploads`: constants on the
+        device by buffer, which runs share."""
         super().__init__(graph)
         self.plan = plan
-        module = driver.module(plan.kernels, plan.printed, flags)
-        self.writer = LaunchWriter(graph, plan, device, driver, module, tf32=tf32)
+        module = module or driver.module(plan.kernels, plan.printed, flags)
+        parts = (graph, plan, device, driver, module, {} if uploads is None else uploads)
+        self.writer = LaunchWriter(*parts, tf32=tf32)
         self.writer.scope["refused"] = self._refused
         self.call, self.source = self.writer.function()
         self.kernels = CudaKernels(
@@ -88,10 +93,12 @@ class LaunchWriter:
         plan: LaunchPlan,
         device: Device,
         driver: Driver,
-        module: Any,
+        module: DeviceModule,
+        uploads: dict[int, object],
         *,
         tf32: bool,
     ) -> None:
+        self.uploads = uploads
         self.graph = graph
         self.plan = plan
         self.device = device
@@ -286,7 +293,9 @@ class LaunchWriter:
     def _constants(self) -> None:
         for buffer in self.plan.program.buffers:
             if buffer.kind is BufferKind.CONSTANT:
-                memory = self._uploaded(buffer)
+                if buffer.number not in self.uploads:
+                    self.uploads[buffer.number] = self._uploaded(buffer)
+                memory = self.uploads[buffer.number]
                 self.windows[buffer.number] = self.source.constant(memory, "C"), "0"
                 self.places[buffer.number] = str(self.driver.address(memory))
 

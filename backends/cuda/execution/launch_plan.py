@@ -15,7 +15,7 @@ import attrs
 
 from aotlite.backends.cuda.driver.driver_protocol import MOST_PUT
 from aotlite.backends.cuda.emit.cuda_program import Launch, PrintedKernels, print_program
-from aotlite.backends.cuda.passes.host_checks import Refuses
+from aotlite.backends.cuda.passes.host_checks import HostCheck
 from aotlite.backends.cuda.passes.merge_checks import with_checks_together
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.arena import planned
@@ -69,7 +69,7 @@ class LaunchPlan:
     """The offset of the first of these slots."""
     copied: tuple[int, ...] = ()
     """The inputs on the host that are copied to the device at each call."""
-    refuses: tuple[Refuses, ...] = ()
+    refuses: tuple[HostCheck, ...] = ()
     """The checks of host values that run before any launch."""
 
     @property
@@ -79,10 +79,28 @@ class LaunchPlan:
 
 
 def plan_of(
-    program: LoopProgram, graph: Graph, target: Target, refuses: tuple[Refuses, ...] = ()
+    program: LoopProgram, graph: Graph, target: Target, refuses: tuple[HostCheck, ...] = ()
 ) -> LaunchPlan:
     """Returns the plan of a graph's program. Raises BackendError if it cannot run on a GPU."""
     program = with_checks_together(program)
+    alone = kernels_alone(program)
+    return launches_of(program, graph, alone, print_program(alone, target=target), refuses)
+
+
+def kernels_alone(program: LoopProgram) -> LoopProgram:
+    """Returns the program of its kernels."""
+    kernels = [step for step in program.steps if type(step) is Kernel]
+    return attrs.evolve(program, steps=tuple(kernels))
+
+
+def launches_of(
+    program: LoopProgram,
+    graph: Graph,
+    alone: LoopProgram,
+    printed: PrintedKernels,
+    refuses: tuple[HostCheck, ...],
+) -> LaunchPlan:
+    """Returns the plan of a program whose checks are together, and whose kernels are printed."""
     checks = [step for step in program.steps if type(step) is ValueCheck]
     flags = list(dict.fromkeys([check.buffer for check in checks]))
     hosted, copied = _hosted(program, graph)
@@ -91,9 +109,6 @@ def plan_of(
     rest = planned(_without(program, apart), LINE, in_place=False)
     offsets = {number: SLOT * k for k, number in enumerate([*flags, *hosted])}
     offsets |= {number: head + at for number, at in rest.offsets.items()}
-    kernels = [step for step in program.steps if type(step) is Kernel]
-    alone = attrs.evolve(program, steps=tuple(kernels))
-    printed = print_program(alone, target=target)
     size = max(head + rest.size, LINE) if offsets else 0  # of temporaries without elements, too
     actions = _actions(program.steps, printed, flags)
     at = SLOT * len(flags)

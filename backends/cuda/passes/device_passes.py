@@ -7,6 +7,7 @@ flight. Spec: `specs/cuda_printer.md`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -41,9 +42,16 @@ from aotlite.backends.loops.passes.fusion.fuse import fused
 from aotlite.backends.loops.passes.fusion.row_column_reduction import with_columns_beside
 from aotlite.backends.loops.passes.online_softmax import with_online
 from aotlite.backends.loops.passes.sign_analysis import with_signs
-from aotlite.backends.loops.passes.split_reductions import divided, is_divisible, reduces_of
+from aotlite.backends.loops.passes.split_reductions import (
+    divided,
+    is_divisible,
+    is_of_any_length,
+    reduces_of,
+)
 from aotlite.backends.loops.passes.vectorization import axis_of_memory
 from aotlite.backends.loops.program import Kernel, LoopProgram, Reduce, in_order, loads_of
+from aotlite.ir.geometry.sizes import hint_of, is_symbolic
+from aotlite.ir.symbols.proving import is_proved
 
 SHARE, SMALL_SHARE = 32, 8
 """The points of a row for each thread: enough for several loads in flight, few enough for
@@ -58,6 +66,8 @@ SMALL = 1 << 14
 CHUNK, CHUNK_DOWN, LEAST_ROWS = 1 << 11, 64, 8
 """The least points of a chunk: of a row, of a column, and of a column beside rows once each
 multiprocessor has a chunk."""
+LENGTH, LENGTH_DOWN = 1 << 12, 1 << 7
+"""The positions of a chunk along an axis of symbolic extent: of a row, and of a column."""
 KEPT_BYTES, KEPT_DOWN = 1 << 17, 1 << 7
 """The bytes of a row's value that a block's registers hold, and the points of a column whose share
 a thread can hold. Longer rows are "long" for online softmax."""
@@ -69,18 +79,19 @@ ROWS_BESIDE = 1 << 15
 
 
 def improved_for(
-    program: LoopProgram, target: Target, *, deterministic: bool = True
+    program: LoopProgram, target: Target, *, deterministic: bool = True, wide: bool = False
 ) -> LoopProgram:
     """Returns the program fused and scheduled for a target. `deterministic`: it computes the same
-    bits at each call (K-12)."""
+    bits at each call (K-12). `wide`: one of symbolic sizes may have any number of points, else
+    fewer than `NARROW`."""
     program = fused(program, SWEPT_BYTES)
     online = with_online(program, _is_long)
     program = program if online is program else fused(online, SWEPT_BYTES)
     program = canonical(ordered(program))
     chunks = partial(_chunks_beside, target=target)
     program = with_signs(with_fills(with_columns_beside(program, chunks, ROWS_BESIDE)))
-    program = divided(program, partial(_chunks, target=target))
-    program = with_unordered(program, target, deterministic=deterministic)
+    program = divided(program, partial(_chunks, target=target), _length)
+    program = with_unordered(program, target, deterministic=deterministic, wide=wide)
     steps = [
         scheduled_kernel(step, target) if type(step) is Kernel and step.extents else step
         for step in program.steps
@@ -90,7 +101,9 @@ def improved_for(
 
 def _is_long(kernel: Kernel) -> bool:
     """Whether a row is too long for a block to keep a value of all its points."""
-    if 0 in kernel.extents or kernel.space == len(kernel.extents):
+    if 0 in kernel.extents or is_symbolic(kernel.extents[kernel.space :]):
+        return False
+    if kernel.space == len(kernel.extents):
         return False
     count = inner_points(kernel)
     if axis_of_memory(kernel) < kernel.space:
@@ -135,21 +148,33 @@ def _partial_bytes(kernel: Kernel) -> int:
 
 def _chunks(kernel: Kernel, target: Target) -> int:
     """Returns the number of chunks of each row; 1 for a kernel that is not split."""
-    if 0 in kernel.extents or points(kernel) < SMALL or not is_divisible(kernel):
+    if 0 in kernel.extents or not is_divisible(kernel):
+        return 1
+    if is_of_any_length(kernel):  # any larger number stands for chunks of `_length`
+        return 1 if is_proved(math.prod(kernel.extents) < SMALL) else 2
+    if points(kernel) < SMALL:
         return 1
     units, least = rows(kernel), CHUNK
     k = axis_of_memory(kernel)
     if k < kernel.space:
-        extent, least = kernel.extents[k], CHUNK_DOWN
+        extent, least = hint_of(kernel.extents[k]), CHUNK_DOWN
         width = width_along(kernel, k)
         units = units // extent * -(-extent // (threads_beside(extent, width, WARP) * width))
     if units >= FEW_WAVES * target.multiprocessors:
         return 1
-    count, most = kernel.extents[kernel.space], inner_points(kernel) // least
+    count, most = hint_of(kernel.extents[kernel.space]), inner_points(kernel) // least
     if most <= 1:
         return 1
     sizes = rows(kernel) * row_bytes(kernel), _partial_bytes(kernel)
     return best_chunks(Division(count, units, WAVES, *sizes, most), target)
+
+
+def _length(kernel: Kernel) -> int:
+    """Returns the positions along the first inner axis in a chunk, if that is of symbolic extent.
+    They are the same for all sizes, so that the order of sums is (SIZ-5)."""
+    if axis_of_memory(kernel) < kernel.space:
+        return LENGTH_DOWN
+    return max(LENGTH // max(hint_of(math.prod(kernel.extents[kernel.space + 1 :])), 1), 1)
 
 
 # ------------------------------------------------------------------------------------------ lanes
@@ -207,5 +232,5 @@ def _most_threads(kernel: Kernel) -> int:
 
 def _lanes_down(kernel: Kernel, axis: int) -> int:
     """Returns the threads that share the same columns: enough to fill a block."""
-    beside = threads_beside(kernel.extents[axis], width_along(kernel, axis), WARP)
+    beside = threads_beside(hint_of(kernel.extents[axis]), width_along(kernel, axis), WARP)
     return min(BLOCK // beside, max(power_above(inner_points(kernel)) // 4, 1))

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.program import (
     BufferKind,
     Gemm,
@@ -26,7 +27,9 @@ from aotlite.backends.loops.program import (
     writes,
 )
 from aotlite.ir import dtypes
+from aotlite.ir.geometry.sizes import maximum
 from aotlite.ir.scalar.expression import Affine, Scalar, load
+from aotlite.ir.symbols.proving import is_proved
 
 HALVES = (dtypes.float16, dtypes.bfloat16)
 
@@ -187,10 +190,10 @@ def _before(cast: _Cast, window: MatrixWindow, shape: tuple[int, ...]) -> Matrix
 
 def _readable(row: int, column: int, rows: int, columns: int) -> tuple[int, int] | None:
     """Returns strides that BLAS takes: one is 1, the other at least a row's or column's length."""
-    if (column == 1 or columns == 1) and (row >= columns or rows == 1):
-        return max(row, columns), 1
-    if (row == 1 or rows == 1) and (column >= rows or columns == 1):
-        return 1, max(column, rows)
+    if (column == 1 or columns == 1) and (is_proved(row >= columns) or rows == 1):
+        return maximum(row, columns), 1
+    if (row == 1 or rows == 1) and (is_proved(column >= rows) or columns == 1):
+        return 1, maximum(column, rows)
     return None
 
 
@@ -199,13 +202,13 @@ def _stride(pairs: Sequence[tuple[int, int, int]], step: int, extent: int) -> in
     kernel. 0: it does not move. None: it has no single stride."""
     if extent == 1 or step == 0:
         return 0
-    by_step = {into: (n, own) for n, into, own in pairs if n > 1}
+    by_step = {into: (n, own) for n, into, own in pairs if is_axis(n)}
     if step not in by_step:
         return None
     count, first = by_step[step]
-    while count < extent:
+    while count != extent:
         following = by_step.get(step * count)
         if following is None or following[1] != first * count:
             return None
         count *= following[0]
-    return first if count == extent else None
+    return first

@@ -17,12 +17,13 @@ import math
 
 import attrs
 
-from aotlite.backends.cuda.emit.kernel_code import apart
+from aotlite.backends.cuda.emit.kernel_code import NARROW, apart
 from aotlite.backends.cuda.emit.owner_scatter import cycles
 from aotlite.backends.cuda.passes.exact_sums import MOST, ExactSum
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.analysis.affine import Forms, fixed, unit
 from aotlite.backends.loops.analysis.expression_facts import facts, varies_along
+from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.program import (
     BufferKind,
@@ -38,6 +39,7 @@ from aotlite.backends.loops.program import (
 from aotlite.backends.loops.rewrite import Memo, moved, moved_body, without_lets
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry.sizes import Size, hint_of, is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar, axis, cast, const, load, make
 
 BYTES = 16
@@ -49,15 +51,17 @@ SECTOR = 32
 
 
 def with_unordered(
-    program: LoopProgram, target: Target, *, deterministic: bool = True
+    program: LoopProgram, target: Target, *, deterministic: bool = True, wide: bool = False
 ) -> LoopProgram:
-    """Returns the program with stores in any order where that is right and faster."""
+    """Returns the program with stores in any order where that is right and faster. `wide`: a number
+    of points that is symbolic may be any, else it is below `NARROW`."""
     if not any(_is_candidate(step) for step in program.steps):
         return program
     buffers, steps = list(program.buffers), list[Step]()
     for step in program.steps:
         if type(step) is Kernel and _is_candidate(step):
-            steps += _Scatter(step, buffers, target).kernels(deterministic=deterministic)
+            scatter = _Scatter(step, buffers, target, None if wide else NARROW)
+            steps += scatter.kernels(deterministic=deterministic)
         else:
             steps.append(step)
     return attrs.evolve(program, buffers=tuple(buffers), steps=tuple(steps))
@@ -81,11 +85,21 @@ def _is_candidate(step: Step) -> bool:
 class _Scatter:
     """The rewriting of one kernel of stores."""
 
-    def __init__(self, kernel: Kernel, buffers: list[ProgramBuffer], target: Target) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        buffers: list[ProgramBuffer],
+        target: Target,
+        bound: int | None,
+    ) -> None:
         self.kernel = without_lets(kernel)
         self.buffers, self.target = buffers, target
         self.inner = range(kernel.space, len(kernel.extents))
-        self.points = math.prod([kernel.extents[k] for k in self.inner])
+        points: Size = math.prod([kernel.extents[k] for k in self.inner])
+        self.points = hint_of(points)
+        """The number of points of a row; of symbolic sizes by the hints."""
+        self.bound = points if type(points) is int else bound
+        """The most points; None: any number."""
 
     def kernels(self, *, deterministic: bool) -> list[Step]:
         """Returns the kernels that replace it; itself if a store needs its order."""
@@ -94,11 +108,11 @@ class _Scatter:
         ordered = [store for store in body if not store.unordered]
         if apart(ordered, self.kernel.extents, range(len(self.kernel.extents))):
             return [attrs.evolve(self.kernel, body=tuple(body))]
-        if len(body) == 1 and self.points <= MOST:
+        if len(body) == 1 and self.bound is not None and self.bound <= MOST:
             if body[0].combine is None and self._is_worth(body[0]):
                 return self._by_last(body[0])
             if body[0].combine == "sum" and self._is_worth_exactly(body[0]):
-                return self._by_exact_sums(body[0])
+                return self._by_exact_sums(body[0], self.bound)
         return [self.kernel]
 
     def _marked(self, store: Store, *, deterministic: bool) -> Store:
@@ -112,23 +126,23 @@ class _Scatter:
 
     def _varies(self, value: Scalar, k: int) -> bool:
         """Whether a value may differ between points along an axis."""
-        return self.kernel.extents[k] > 1 and varies_along(value, k)
+        return is_axis(self.kernel.extents[k]) and varies_along(value, k)
 
     # --- sums of floats
     def _is_worth_exactly(self, store: Store) -> bool:
         """Whether exact sums take less time than stripes, by a model of both."""
-        rows = math.prod(self.kernel.extents[: self.kernel.space])
-        size, itemsize = self._size(store.buffer), store.value.dtype.itemsize
+        rows = hint_of(math.prod(self.kernel.extents[: self.kernel.space]))
+        size, itemsize = hint_of(self._size(store.buffer)), store.value.dtype.itemsize
         places = 4 + 8 * ExactSum(store.value.dtype, self.points).parts
         units = self.points * rows
         moved_bytes = size * 2 * (places + itemsize) + units * 2 * (SECTOR + itemsize)
         return self._time(moved_bytes, 3) < self._stripes(store)
 
-    def _by_exact_sums(self, store: Store) -> list[Step]:
+    def _by_exact_sums(self, store: Store, most: int) -> list[Step]:
         """Returns the kernels that clear sums and exponents, find the largest exponents, add, and
         store."""
         kernel, dtype = self.kernel, store.value.dtype
-        exact, size = ExactSum(dtype, self.points), self._size(store.buffer)
+        exact, size = ExactSum(dtype, most), self._size(store.buffer)
         codes = self._temporary(dtypes.int32, size)
         sums = [self._temporary(dtypes.int64, size) for _ in range(exact.parts)]
         each = Affine((1,))
@@ -154,8 +168,9 @@ class _Scatter:
     # --- the last one stays
     def _is_worth(self, store: Store) -> bool:
         """Whether finding the last points takes less time than stripes, by a model of both."""
-        rows = math.prod(self.kernel.extents[: self.kernel.space])
-        places, _, forms = self._places(store)
+        rows = hint_of(math.prod(self.kernel.extents[: self.kernel.space]))
+        size, _, forms = self._places(store)
+        places = hint_of(size)
         units = self.points if forms is not None else self.points * rows
         moved_bytes = places * 4 + units * 2 * SECTOR + self.points * rows * SECTOR
         return self._time(moved_bytes, 2) < self._stripes(store)
@@ -180,7 +195,7 @@ class _Scatter:
         put = attrs.evolve(store, value=value, unordered=True)
         return [first, last, attrs.evolve(kernel, body=(put,))]
 
-    def _places(self, store: Store) -> tuple[int, Affine, Forms | None]:
+    def _places(self, store: Store) -> tuple[Size, Affine, Forms | None]:
         """Returns the number of places, the address of a point's place, and forms of the inner axes
         if neighboring rows share their last points; else None."""
         address, space = store.address, self.kernel.space
@@ -188,6 +203,8 @@ class _Scatter:
         if any(varies_along(v, k) for v, _ in address.dynamic for k in range(space)):
             return size, address, None
         count, inner = len(self.inner), address.coefficients[space:]
+        if is_symbolic((size, *inner, address.start, *[step for _, step in address.dynamic])):
+            return size, address, None
         grain = math.gcd(*inner, *[step for _, step in address.dynamic]) or 1
         # Where the first row stores, but with nothing between its addresses.
         first = Affine(
@@ -211,7 +228,8 @@ class _Scatter:
         forms = [unit(k, count) for k in range(count)]
         step = 1
         for k in reversed(self.inner):
-            digit = make("idiv", point, step) if step > 1 else point
+            is_last = type(step) is int and step == 1
+            digit = point if is_last else make("idiv", point, step)
             digit = make("irem", digit, kernel.extents[k]) if k > self.inner[0] else digit
             forms[k] = Affine((0,) * count, 0, ((digit, 1),))
             step *= kernel.extents[k]
@@ -225,14 +243,14 @@ class _Scatter:
 
     def _stripes(self, store: Store) -> int:
         """Returns the estimated cycles of stripes."""
-        rows = math.prod(self.kernel.extents[: self.kernel.space])
-        return cycles(rows, self.points, store, self._size(store.buffer), self.target)
+        rows = hint_of(math.prod(self.kernel.extents[: self.kernel.space]))
+        return cycles(rows, self.points, store, hint_of(self._size(store.buffer)), self.target)
 
-    def _temporary(self, dtype: DType, size: int) -> int:
+    def _temporary(self, dtype: DType, size: Size) -> int:
         number = 1 + max([buffer.number for buffer in self.buffers])
         self.buffers.append(ProgramBuffer(number, dtype, size, BufferKind.TEMPORARY))
         return number
 
-    def _size(self, number: int) -> int:
+    def _size(self, number: int) -> Size:
         (found,) = [buffer.size for buffer in self.buffers if buffer.number == number]
         return found

@@ -29,6 +29,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.backends.loops.rewrite import free_name, replaced_body
 from aotlite.ir.dtypes import float32, float64
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar, const, load, name
 
 
@@ -151,6 +152,8 @@ def _join(steps: list[Step], earlier: int, place: int, buffers: list[ProgramBuff
     if type(one) is not Kernel or type(two) is not Kernel:
         return
     if one.extents != two.extents or one.space != two.space or not one.space < len(one.extents):
+        return
+    if is_symbolic(one.extents[one.space :]):  # the number of points may be any
         return
     for rule, first, center in _firsts(one):
         for stored in _stored(one, center):

@@ -37,7 +37,7 @@ from aotlite.backends.loops.program import (
     Store,
 )
 from aotlite.backends.loops.rewrite import moved_body, replaced_body, restricted, split_axis
-from aotlite.ir.geometry.sizes import hint_of
+from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar, load, name
 
 SMALL = 1 << 15
@@ -59,14 +59,20 @@ def split(program: LoopProgram, threads: int) -> LoopProgram:
     return divided(program, lambda kernel: chunks_of(kernel, threads))
 
 
-def divided(program: LoopProgram, chunks_of: Callable[[Kernel], int]) -> LoopProgram:
-    """Returns the program with the rows of each kernel in `chunks_of(kernel)` chunks."""
+def divided(
+    program: LoopProgram,
+    chunks_of: Callable[[Kernel], int],
+    length_of: Callable[[Kernel], int] | None = None,
+) -> LoopProgram:
+    """Returns the program with the rows of each kernel in `chunks_of(kernel)` chunks. Along an axis
+    of symbolic extent a chunk has `length_of(kernel)` positions, by default `chunk_of_sizes`."""
     buffers = list(program.buffers)
     steps: list[Step] = []
     for step in program.steps:
         chunks = chunks_of(step) if type(step) is Kernel else 1
         if type(step) is Kernel and chunks > 1:
-            steps += _Halves(step, chunks, buffers).kernels()
+            length = (length_of or chunk_of_sizes)(step) if is_symbolic(step.extents) else 0
+            steps += _Halves(step, chunks, buffers, length).kernels()
         else:
             steps.append(step)
     return attrs.evolve(program, buffers=tuple(buffers), steps=tuple(steps))
@@ -77,7 +83,7 @@ def chunks_of(kernel: Kernel, threads: int) -> int:
     symbolic extent any larger number stands for chunks of `chunk_of_sizes`."""
     if 0 in kernel.extents:
         return 1
-    if _is_of_any_length(kernel):
+    if is_of_any_length(kernel):
         return 2
     if points(kernel) < SMALL or not is_divisible(kernel):
         return 1
@@ -91,7 +97,7 @@ def chunks_of(kernel: Kernel, threads: int) -> int:
     return 1 if wanted == 1 else chunks_for(kernel.extents[kernel.space], wanted)
 
 
-def _is_of_any_length(kernel: Kernel) -> bool:
+def is_of_any_length(kernel: Kernel) -> bool:
     """Whether a kernel reduces along an axis of symbolic extent, and the whole or columns. Rows are
     divided only if the hints ask for it, since mostly there are many of them."""
     return (
@@ -159,7 +165,9 @@ def reduces_of(kernel: Kernel) -> list[Reduce]:
 class _Halves:
     """The kernels of a split: two, or three if some points are left over."""
 
-    def __init__(self, kernel: Kernel, chunks: int, buffers: list[ProgramBuffer]) -> None:
+    def __init__(
+        self, kernel: Kernel, chunks: int, buffers: list[ProgramBuffer], length: int
+    ) -> None:
         self.kernel = kernel
         self.buffers = buffers
         self.outer = kernel.extents[: kernel.space]
@@ -168,7 +176,7 @@ class _Halves:
             self.chunks = chunks
             self.each = extent // chunks
         else:
-            self.each = chunk_of_sizes(kernel)
+            self.each = length
             self.chunks = extent // self.each
         self.even = self.chunks * self.each
         self.left = extent - self.even

@@ -17,8 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
+from aotlite.backends.cuda.emit.kernel_code import divisor_of
 from aotlite.backends.loops.analysis.expression_facts import varies_along
+from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.program import Store
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar, unknown
 
 BYTES = 16
@@ -84,7 +87,7 @@ class ContiguousRun:
 def moves(address: Affine, spread: ThreadMapping) -> bool:
     """Whether an address may differ among the points of a vector."""
     axes = spread.order if spread.flat else (spread.vector,)
-    return any(address.coefficients[k] and spread.extents[k] > 1 for k in axes)
+    return any(address.coefficients[k] and is_axis(spread.extents[k]) for k in axes)
 
 
 def run_of(
@@ -95,8 +98,12 @@ def run_of(
     `size` is the buffer's. `exact`: only elements of the points may be touched, as of a store.
     """
     step, grain = _line(address, spread)
-    if step == 0 or abs(step) > 1 and (exact or not 0 < step <= MOST_TOGETHER):
+    if type(step) is not int or step == 0:
         return None
+    if abs(step) > 1 and (exact or not 0 < step <= MOST_TOGETHER):
+        return None
+    if type(address.start) is not int:
+        return _run_of_any_start(buffer, address, spread, step, grain)
     count = abs(step) * spread.width
     first = address.start - (spread.width - 1 if step < 0 else address.start % abs(step))
     offset = spread.width - 1 if step < 0 else address.start % abs(step)
@@ -108,12 +115,22 @@ def run_of(
         width = math.gcd(grain, first)
         moved = attrs.evolve(address, start=first)
         return ContiguousRun(buffer, moved, count, width, offset, step) if width > 1 else None
-    if exact or step > 1 or size % count:
+    if exact or step > 1 or divisor_of(size, count) < count:
         width = math.gcd(shift, count)
         moved = attrs.evolve(address, start=first)
         return ContiguousRun(buffer, moved, count, width, offset, step) if width > 1 else None
     moved = attrs.evolve(address, start=first - shift)
     return ContiguousRun(buffer, moved, 2 * count, count, offset + shift, step)
+
+
+def _run_of_any_start(
+    buffer: int, address: Affine, spread: ThreadMapping, step: int, grain: int
+) -> ContiguousRun | None:
+    """Returns the run of an address of symbolic start: neighbors, aligned for all sizes."""
+    count = spread.width
+    if step != 1 or divisor_of(address.start, math.gcd(grain, count)) < count:
+        return None
+    return ContiguousRun(buffer, address, count, count) if count > 1 else None
 
 
 def _line(address: Affine, spread: ThreadMapping) -> tuple[int, int]:
@@ -124,16 +141,21 @@ def _line(address: Affine, spread: ThreadMapping) -> tuple[int, int]:
     if any(varies_along(value, spread.vector) for value, _ in address.dynamic):
         return 0, 1
     step = address.coefficients[spread.vector]
+    if type(step) is not int or step == 0:
+        return step, 1
     others = [c for k, c in enumerate(address.coefficients) if k != spread.vector]
-    found = [c for c, k in zip(others, _others(spread), strict=True) if spread.extents[k] > 1]
+    found = [c for c, k in zip(others, _others(spread), strict=True) if is_axis(spread.extents[k])]
     found += [by * divisor(value) for value, by in address.dynamic]
-    return step, math.gcd(abs(step) * spread.width, *found)
+    grain = abs(step) * spread.width
+    for each in found:
+        grain = divisor_of(each, grain)
+    return step, grain
 
 
 def is_flat(address: Affine, spread: ThreadMapping) -> bool:
     """Whether an address is the number of the point, plus a constant."""
     steps = zip(address.coefficients, spread.strides, spread.extents, strict=True)
-    return not address.dynamic and all(c == step or n == 1 for c, step, n in steps)
+    return not address.dynamic and all(c == step or not is_axis(n) for c, step, n in steps)
 
 
 def _others(spread: ThreadMapping) -> list[int]:
@@ -142,6 +164,8 @@ def _others(spread: ThreadMapping) -> list[int]:
 
 def _holds(address: Affine, extents: Sequence[int], before: int, step: int, size: int) -> bool:
     """Whether all elements of the runs lie in the buffer, also the unused ones."""
+    if is_symbolic((*address.coefficients, *extents, size)):
+        return False
     low = high = address.start + before
     for c, n in zip(address.coefficients, extents, strict=True):
         low, high = low + min(c * (n - 1), 0), high + max(c * (n - 1), 0)
@@ -153,7 +177,8 @@ def choices(value: Scalar) -> list[int]:
     seen: dict[Scalar, None] = {}
     for each in unknown(value, seen, _branches):
         seen[each] = None
-    return [int(each.args[0]) for each in seen if each.op == "const"]
+    found = [each.args[0] for each in seen if each.op == "const"]
+    return [number if is_symbolic((number,)) else int(number) for number in found]
 
 
 def _branches(value: Scalar) -> tuple[Scalar, ...]:
@@ -176,7 +201,8 @@ def _divided(value: Scalar) -> tuple[Scalar, ...]:
 def _own_divisor(value: Scalar, parts: list[int]) -> int:
     match value.op:
         case "const":
-            return abs(int(value.args[0]))
+            number = value.args[0]
+            return abs(int(number)) if type(number) is int else 1
         case "where" | "add" | "sub":
             return math.gcd(*parts)
         case "mul":
@@ -200,6 +226,8 @@ def runs_of_stores(
         step = 1 if spread.flat else addresses[0].coefficients[spread.vector]
         if any(stores[k].unordered and stores[k].combine for k in places):
             continue
+        if type(step) is not int:
+            continue
         if len(places) == 1 and abs(step) == 1:
             run = run_of(number, addresses[0], spread, sizes[number], exact=True)
             found |= {} if run is None else {places[0]: run}
@@ -211,6 +239,8 @@ def runs_of_stores(
 
 def _are_neighbors(addresses: Sequence[Affine]) -> bool:
     """Whether addresses are neighbors that make up one aligned group."""
+    if is_symbolic([each.start for each in addresses]):
+        return False
     alike = {attrs.evolve(each, start=0) for each in addresses}
     starts = sorted([each.start for each in addresses])
     first, count = starts[0], len(starts)

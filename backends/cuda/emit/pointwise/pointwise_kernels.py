@@ -24,7 +24,12 @@ from aotlite.backends.c_family.loop_geometry import LoopGeometry
 from aotlite.backends.c_family.loop_segments import with_chosen_addresses
 from aotlite.backends.c_family.scalar_text import CScope, FunctionTexts, KernelFacts
 from aotlite.backends.cuda.emit.atomics import AtomicStores
-from aotlite.backends.cuda.emit.kernel_code import IndexTypes, KernelCode
+from aotlite.backends.cuda.emit.kernel_code import (
+    IndexTypes,
+    KernelCode,
+    divisor_of,
+    is_sized,
+)
 from aotlite.backends.cuda.emit.memory_accesses import swept
 from aotlite.backends.cuda.emit.pointwise.shared_tiles import SharedTiles, across
 from aotlite.backends.cuda.emit.pointwise.thread_mapping import (
@@ -38,6 +43,7 @@ from aotlite.backends.cuda.emit.pointwise.vector_versions import VectorVersions
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.program import BufferKind, ProgramBuffer, Store, values_of
+from aotlite.ir.geometry.sizes import Size, hint_of, maximum, minimum
 from aotlite.ir.scalar.expression import Scalar, load, walk
 
 THREADS = 256
@@ -63,14 +69,14 @@ class PointwiseKernel:
         buffers: Mapping[int, ProgramBuffer],
         library: FunctionTexts,
         target: Target,
+        index: IndexTypes,
     ) -> None:
-        self.facts, self.buffers, self.target = facts, buffers, target
+        self.facts, self.buffers, self.target, self.index = facts, buffers, target, index
         self.stores = prepared(stores, facts)
         itemsizes = {number: buffer.dtype.itemsize for number, buffer in buffers.items()}
         axis = vector_axis(self.stores, facts.extents)
         other = None if axis is None else across(self.stores, facts, axis)
         self.spread = spread_of(self.stores, facts, itemsizes, tiles=other is not None)
-        self.index = IndexTypes.of(facts.extents, self.stores)
         self.constants = CScope(None)
         kinds = {number: buffer.dtype for number, buffer in buffers.items()}
         self.body = Body(geometry, facts, kinds, library, self.constants)
@@ -86,6 +92,9 @@ class PointwiseKernel:
     def printed(self) -> KernelCode:
         """Returns the body of the kernel."""
         code = self._plain() if self.tiles is None else self._by_tiles(self.tiles)
+        code = attrs.evolve(code, units=self.spread.points)
+        if is_sized(self.facts.extents, self.stores):
+            return code
         fast = self.spread.vector if self.spread.order else None
         turned = self.vector.staged
         sweep = swept((), self.stores, self.facts, fast, turned=turned)
@@ -117,17 +126,18 @@ class PointwiseKernel:
         light = self.spread.width * self.operations <= LIGHT
         return KernelCode(lines, self._grid(tiles.tiles), THREADS, 4 if light else 0)
 
-    def _grid(self, blocks: int) -> int:
+    def _grid(self, blocks: Size) -> Size:
         """Returns the blocks of the grid. Blocks beyond it are turns of the grid-stride loop."""
         most = self.target.multiprocessors * (self.target.threads // THREADS) * WAVES
-        return max(min(blocks, most), 1)
+        return maximum(minimum(blocks, most), 1)
 
     # --- vectors
     def _by_runs(self, abreast: int) -> list[str]:
         """Prints vectors, and points one by one for inputs that are not aligned."""
         vectors = self._vectors(abreast)
         test = self._alignment()
-        left = self.spread.flat and self.spread.points % self.spread.width > 0
+        width = self.spread.width
+        left = self.spread.flat and divisor_of(self.spread.points, width) < width
         if not test:
             end = self._items() * self.spread.width
             return [*vectors, *(self._ones(f"{end} + ") if left else ())]
@@ -209,20 +219,21 @@ class PointwiseKernel:
         end = row * spread.width
         return found, f"i{spread.patch} < {spread.extents[spread.patch]} && v{k} < {end}"
 
-    def _row(self) -> int:
+    def _row(self) -> Size:
         """Returns the number of vectors of a row; the last one may be incomplete."""
         return -(-self.spread.extents[self.spread.vector] // self.spread.width)
 
-    def _items(self) -> int:
+    def _items(self) -> Size:
         """Returns the number of vectors."""
         spread = self.spread
         if spread.flat:
             return spread.points // spread.width
-        rows = spread.points // max(spread.extents[spread.vector], 1)
+        others = {spread.vector, spread.patch}
+        rows = math.prod([n for k, n in enumerate(spread.extents) if k not in others])
         if spread.patch is None:
             return rows * self._row()
         extent = spread.extents[spread.patch]
-        rows = rows // extent * -(-extent // PATCH_ROWS) * PATCH_ROWS
+        rows = rows * -(-extent // PATCH_ROWS) * PATCH_ROWS
         return rows * -(-self._row() // PATCH_VECTORS) * PATCH_VECTORS
 
     def _abreast(self) -> int:
@@ -235,7 +246,7 @@ class PointwiseKernel:
             count < 4
             and 2 * count * loaded <= IN_FLIGHT
             and 2 * count * self.spread.width * self.operations <= OPERATIONS
-            and self._items() >= 2 * count * THREADS * self.target.multiprocessors * 4
+            and hint_of(self._items()) >= 2 * count * THREADS * self.target.multiprocessors * 4
         ):
             count *= 2
         return count

@@ -14,6 +14,7 @@ import attrs
 
 from aotlite.backends.c_family.c_types import from_memory, memory_type
 from aotlite.backends.c_family.scalar_text import CScope, KernelFacts, LocalElement
+from aotlite.backends.cuda.emit.kernel_code import divisor_of
 from aotlite.backends.cuda.emit.pointwise.contiguous_runs import (
     BYTES,
     ContiguousRun,
@@ -22,8 +23,10 @@ from aotlite.backends.cuda.emit.pointwise.contiguous_runs import (
 )
 from aotlite.backends.cuda.emit.pointwise.vector_body import Vector, VectorPhase
 from aotlite.backends.cuda.emit.pointwise.vector_versions import VectorVersions
+from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.program import Store, values_of
 from aotlite.ir import dtypes
+from aotlite.ir.geometry.sizes import Size, hint_of
 from aotlite.ir.scalar.expression import Scalar
 
 THREADS = 256
@@ -61,7 +64,7 @@ def across(
     """Returns the other axis along which most loads have stride 1, and those loads; None if none
     lies across the vector axis."""
     extents = facts.extents
-    if extents[vector] < LEAST:
+    if hint_of(extents[vector]) < LEAST:
         return None
     roots = [value for store in stores for value in values_of(store)]
     found: dict[int, list[Scalar]] = {}
@@ -69,8 +72,10 @@ def across(
         if each.op != "load" or not facts.safe(each):
             continue
         coefficients = each.args[1].coefficients
-        ones = [k for k, c in enumerate(coefficients) if c == 1 and extents[k] > 1]
-        if abs(coefficients[vector]) >= LEAST and len(ones) == 1 and extents[ones[0]] >= LEAST:
+        ones = [k for k, c in enumerate(coefficients) if c == 1 and is_axis(extents[k])]
+        if len(ones) != 1 or hint_of(extents[ones[0]]) < LEAST:
+            continue
+        if abs(hint_of(coefficients[vector])) >= LEAST:
             found.setdefault(ones[0], []).append(each)
     return max(found.items(), key=lambda item: len(item[1]), default=None)
 
@@ -97,7 +102,7 @@ class SharedTiles:
         vector.staged = {each.load: self._place(each) for each in self.staged}
 
     @property
-    def tiles(self) -> int:
+    def tiles(self) -> Size:
         """The number of tiles."""
         extents = [self.spread.extents[k] for k in self._outer()]
         count = self._parts(self.axis) * self._parts(self.spread.vector)
@@ -131,13 +136,14 @@ class SharedTiles:
     def _outer(self) -> list[int]:
         return [k for k in self.spread.order if k not in (self.axis, self.spread.vector)]
 
-    def _parts(self, axis: int) -> int:
+    def _parts(self, axis: int) -> Size:
         return -(-self.spread.extents[axis] // self.side)
 
     def _side(self) -> int:
         """Returns the points along a side: 64 if they fit and both axes are long enough."""
         nbytes = sum(each.itemsize for each in self.staged) * SIDE * (SIDE + 4)
-        short = min(self.spread.extents[k] for k in (self.axis, self.spread.vector)) <= SHORT_SIDE
+        sides = [hint_of(self.spread.extents[k]) for k in (self.axis, self.spread.vector)]
+        short = min(sides) <= SHORT_SIDE
         return SHORT_SIDE if short or nbytes > SHARED else SIDE
 
     def _pitch(self, each: Staged) -> int:
@@ -151,7 +157,7 @@ class SharedTiles:
         order = [*[k for k in self.spread.order if k != self.axis], self.axis]
         along = attrs.evolve(self.spread, order=tuple(order), width=width, patch=None)
         run = run_of(number, address, along, self.sizes[number], exact=True)
-        even = self.spread.extents[self.axis] % width == 0
+        even = divisor_of(self.spread.extents[self.axis], width) == width
         return run if run is not None and run.width == width and even else None
 
     def _places(self) -> list[str]:
@@ -212,7 +218,7 @@ class SharedTiles:
             *("}", "}"),
         ]
 
-    def _address(self, each: Staged, start: int) -> str:
+    def _address(self, each: Staged, start: Size) -> str:
         number, address = each.load.args
         scope = CScope(None, (1 << len(self.spread.extents)) - 1)
         moved = attrs.evolve(address, start=start)

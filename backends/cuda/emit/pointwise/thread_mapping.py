@@ -24,7 +24,9 @@ from aotlite.backends.cuda.emit.pointwise.contiguous_runs import (
     runs_of_stores,
     together,
 )
+from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.program import Store, values_of
+from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.scalar.expression import Affine, walk
 
 LEAST_ROW = 8
@@ -59,7 +61,7 @@ def spread_of(
     """
     found = _accesses(stores, itemsizes)
     best = _by_ones(found, facts.extents)
-    if best.points < 2:
+    if type(best.points) is int and best.points < 2:
         return best
     quality = _quality(best, stores, found, facts.sizes)
     for spread in _candidates(stores, found, best):
@@ -88,7 +90,7 @@ def _by_ones(found: Sequence[_Access], extents: Sequence[int]) -> ThreadMapping:
     gains = dict.fromkeys(range(len(extents)), 0)
     for each in found:
         for k, c in enumerate(each.address.coefficients[: len(extents)]):
-            if 1 <= abs(c) <= MOST_TOGETHER and extents[k] > 1:
+            if type(c) is int and 1 <= abs(c) <= MOST_TOGETHER and is_axis(extents[k]):
                 gains[k] += each.weight * _bytes(each, extents) // abs(c)
     last = max(gains, key=lambda k: (gains[k], k), default=None)
     every = range(len(extents))
@@ -100,8 +102,9 @@ def _candidates(
     stores: Sequence[Store], found: Sequence[_Access], ones: ThreadMapping
 ) -> Iterable[ThreadMapping]:
     """Yields mappings by vectors: along the last axis, and of all points as one axis."""
-    k, extent = ones.vector, ones.extents[ones.vector]
-    steps = [(each.itemsize, abs(each.address.coefficients[k])) for each in found]
+    k, extent = ones.vector, hint_of(ones.extents[ones.vector])
+    of_axis = [(each.itemsize, each.address.coefficients[k]) for each in found]
+    steps = [(size, abs(step)) for size, step in of_axis if type(step) is int]
     sizes = [size * step for size, step in steps if 1 <= step <= MOST_TOGETHER]
     width = _within(together(sizes), stores)
     if extent % width == 0 or extent >= LEAST_ROW * width:
@@ -144,7 +147,7 @@ def _share(each: _Access, spread: ThreadMapping, run: ContiguousRun | None) -> f
         return 1.0
     if run is not None:
         return 0.95 if run.width >= spread.width else 0.85
-    step = abs(each.address.coefficients[spread.vector])
+    step = abs(hint_of(each.address.coefficients[spread.vector]))
     if step > MOST_TOGETHER:
         return 0.0
     # Single points: neighboring threads access neighbors. Vectors: with gaps between them.
@@ -154,7 +157,7 @@ def _share(each: _Access, spread: ThreadMapping, run: ContiguousRun | None) -> f
 def _bytes(each: _Access, extents: Sequence[int]) -> int:
     """Returns the bytes of all elements of an access, each once."""
     moving = zip(each.address.coefficients, extents, strict=False)
-    return each.itemsize * math.prod([n for c, n in moving if c])
+    return each.itemsize * math.prod([hint_of(n) for c, n in moving if c])
 
 
 def _patch(found: Sequence[_Access], spread: ThreadMapping) -> int | None:
@@ -168,7 +171,7 @@ def _patch(found: Sequence[_Access], spread: ThreadMapping) -> int | None:
     for (_, coefficients), starts in families.items():
         for k in spread.order[:-1]:
             steps = {coefficients[k], 2 * coefficients[k]} - {0}
-            if spread.extents[k] >= PATCH_ROWS and any(
+            if hint_of(spread.extents[k]) >= PATCH_ROWS and any(
                 a + step in starts for a in starts for step in steps
             ):
                 near[k] = near.get(k, 0) + len(starts)

@@ -193,7 +193,7 @@ class Vector:
 
 def _chunks(run: ContiguousRun) -> list[Chunk]:
     """Returns the wide accesses of a run."""
-    starts = range(run.address.start, run.address.start + run.count, run.width)
+    starts = [run.address.start + k for k in range(0, run.count, run.width)]
     return [(run.buffer, attrs.evolve(run.address, start=start), run.width) for start in starts]
 
 

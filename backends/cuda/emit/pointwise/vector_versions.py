@@ -14,9 +14,11 @@ from aotlite.backends.c_family.axis_passes import with_values
 from aotlite.backends.c_family.loop_body import Body
 from aotlite.backends.c_family.loop_segments import LoopSegment, folded, parts
 from aotlite.backends.c_family.scalar_text import CScope, KernelFacts
+from aotlite.backends.cuda.emit.kernel_code import divisor_of
 from aotlite.backends.cuda.emit.pointwise.contiguous_runs import ThreadMapping
 from aotlite.backends.cuda.emit.pointwise.vector_body import Vector, VectorPhase
 from aotlite.backends.loops.program import Store, values_of
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.scalar.expression import Scalar, walk
 from aotlite.ir.scalar.primitives import COMPARISONS
 
@@ -91,6 +93,8 @@ class VectorVersions:
         """Returns the test whether all points of a vector lie in a part; empty if always."""
         k, width = self.spread.vector, self.spread.width
         extent = self.spread.extents[k]
+        if type(extent) is not int:
+            return "" if divisor_of(extent, width) == width else f"v{k} <= {extent - width}"
         end = extent if part.end is None else min(part.end, extent)
         tests = [f"v{k} >= {part.begin}"] if (part.begin or 0) > 0 else []
         if end < extent or extent % width:
@@ -104,8 +108,12 @@ class VectorVersions:
         if self.spread.width == 1 or all(scalar.op not in CHOICES for scalar in walk(roots)):
             return [whole]
         k = self.spread.vector
+        found = parts(roots, k, None)[0]
+        edges = [edge for part in found for edge in (part.begin, part.end)]
+        if is_symbolic((self.spread.extents[k], *edges)):
+            return [whole]
         least = min(LONG * self.spread.width, self.spread.extents[k] // 2)
-        found = [part for part in parts(roots, k, None)[0] if self._length(part) >= least]
+        found = [part for part in found if self._length(part) >= least]
         return sorted(found, key=self._length, reverse=True)[:MOST_PARTS]
 
     def _length(self, part: LoopSegment) -> int:

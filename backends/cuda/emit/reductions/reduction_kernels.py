@@ -27,7 +27,12 @@ from aotlite.backends.c_family.loop_body import (
 )
 from aotlite.backends.c_family.loop_geometry import LoopGeometry
 from aotlite.backends.c_family.scalar_text import ROW, CScope, FunctionTexts, KernelFacts
-from aotlite.backends.cuda.emit.kernel_code import IndexTypes, KernelCode, constants_of
+from aotlite.backends.cuda.emit.kernel_code import (
+    IndexTypes,
+    KernelCode,
+    constants_of,
+    divisor_of,
+)
 from aotlite.backends.cuda.emit.reductions.group_reduction import EVERY, GroupReduction
 from aotlite.backends.cuda.emit.reductions.register_operands import RegisterOperands
 from aotlite.backends.cuda.emit.reductions.thread_layout import ACCESS, WARP, ThreadLayout
@@ -38,6 +43,7 @@ from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.program import Reduce, Scan, Statement, Store
 from aotlite.backends.loops.rewrite import replaced
 from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry.sizes import Size
 from aotlite.ir.scalar.expression import Scalar, name
 
 
@@ -51,8 +57,10 @@ class ReductionKernel:
         reuses: bool,
         layout: ThreadLayout,
         axis: int,
+        index: IndexTypes,
     ) -> None:
         self.geometry, self.statements, self.reuses = geometry, body, reuses
+        self.types, self.index = index, index.position
         self.layout, self.axis = layout, axis
         self.extents, self.space = geometry.extents, geometry.space
 
@@ -62,7 +70,6 @@ class ReductionKernel:
         """Returns the body: the loops of a block over its rows."""
         self._set_axes(facts)
         units = self._units()
-        self.index = IndexTypes.of(self.extents, self.statements).position
         space = (1 << self.space) - 1 | ROW
         self.row = CScope(CScope(None), space if self.layout.along else space & ~(1 << self.axis))
         self.body = Body(self.geometry, facts, kinds, library, self.row)
@@ -74,7 +81,7 @@ class ReductionKernel:
         self.passes = passes(self.statements, facts, keeping.budget)
         keeping.choose(self.passes)
         self.steps = ThreadSteps(
-            self.body, self.layout, self.geometry, self.axis, keeping, self.index
+            self.body, self.layout, self.geometry, self.axis, keeping, self.types
         )
         self.row.lines += self.steps.kept_arrays()
         for stage in self.passes.stages:
@@ -83,7 +90,8 @@ class ReductionKernel:
                 self._pass(each)
         self._wait(self.reuses)
         blocks, shared = -(-units // self._abreast), keeping.shared_bytes
-        return KernelCode(self._lines(units), blocks, self.layout.threads, shared=shared)
+        threads = self.layout.threads
+        return KernelCode(self._lines(units), blocks, threads, shared=shared, units=units)
 
     def _set_axes(self, facts: KernelFacts) -> None:
         of_rows = (1 << self.space) - 1 | ROW
@@ -100,7 +108,7 @@ class ReductionKernel:
         """The units that a block takes at a time."""
         return self.layout.teams if self.layout.along else 1
 
-    def _units(self) -> int:
+    def _units(self) -> Size:
         """Returns the number of units: rows, runs of rows in order, or a block's columns."""
         last = self.space - self.geometry.ordered
         if self.layout.along:
@@ -109,11 +117,11 @@ class ReductionKernel:
         return others * self._panels
 
     @property
-    def _panels(self) -> int:
+    def _panels(self) -> Size:
         """The number of blocks among which rows side by side are divided."""
         return -(-self.extents[self.axis] // (self.layout.teams * self.layout.width))
 
-    def _lines(self, units: int) -> list[str]:
+    def _lines(self, units: Size) -> list[str]:
         """Returns the whole body: shared memory, constants, loops."""
         unit, aligned = self._unit(units), self.steps.aligned
         room = ["extern __shared__ block16 room[];"] * bool(self.steps.keeping.shared_bytes)
@@ -141,7 +149,7 @@ class ReductionKernel:
             f"const i32 own = threadIdx.x / {team};",
         ]
 
-    def _unit(self, units: int) -> list[str]:
+    def _unit(self, units: Size) -> list[str]:
         """Returns the lines of a unit. Teams beyond the last one do nothing."""
         if not self.layout.along:
             return self._panel()
@@ -177,8 +185,9 @@ class ReductionKernel:
         extent, wide = self.extents[k], self.layout.teams * self.layout.width
         others = [each for each in range(self.space) if each != k]
         place = f"first % {panels} * {wide} + beside * {self.layout.width}"
-        lines = self.steps.positions(others, f"(first / {panels})" if panels > 1 else "first")
-        if extent % wide == 0:
+        is_one = type(panels) is int and panels == 1
+        lines = self.steps.positions(others, "first" if is_one else f"(first / {panels})")
+        if divisor_of(extent, wide) == wide:
             return [*lines, f"const {kind} j{k} = {place};", *self.row.lines]
         lines += [f"const {kind} at = {place};", f"const bool live = at < {extent};"]
         return [*lines, f"const {kind} j{k} = live ? at : 0;", *self.row.lines]
@@ -187,8 +196,9 @@ class ReductionKernel:
     def live(self) -> bool:
         """Whether some threads have no row or column of their own."""
         if self.layout.along:
-            return self._units() % self._abreast > 0
-        return self.extents[self.axis] % (self.layout.teams * self.layout.width) > 0
+            return divisor_of(self._units(), self._abreast) < self._abreast
+        wide = self.layout.teams * self.layout.width
+        return divisor_of(self.extents[self.axis], wide) < wide
 
     def _row_stores(self, stores: Sequence[Store]) -> None:
         """Prints row-level stores, which one thread of a team does."""

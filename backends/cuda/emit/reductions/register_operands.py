@@ -47,9 +47,10 @@ class RegisterOperands:
     ) -> None:
         self.facts, self.layout, self.axis, self.space = facts, layout, axis, geometry.space
         stride = layout.width if layout.along else 1
-        self.points = max(geometry.points, 1)
+        self.points = geometry.points if geometry.points else 1
         self.steps = -(-self.points // (layout.team * stride))
-        is_kept = self.steps <= MOST_STEPS and not self._is_looped(body)
+        is_known = type(self.points) is int  # a row of any length does not fit
+        is_kept = is_known and self.steps <= MOST_STEPS and not self._is_looped(body)
         self.budget = self._budget(body, target) if is_kept else 0
         """The bytes of each point for which a thread has registers."""
         self.shared_bytes, self.room = 0, self._room(body, target) if is_kept else 0
@@ -57,7 +58,7 @@ class RegisterOperands:
         """Combining stores whose sums a thread keeps while rows come one after the other."""
         self.shared_sums: dict[int, int] = {}
         """For the sums that are kept in shared memory, by buffer, their place there."""
-        if geometry.ordered:
+        if geometry.ordered and is_known:
             self._keep_sums(body)
         self.loads: set[Scalar] = set()
         """The loads that stay."""
@@ -94,6 +95,8 @@ class RegisterOperands:
 
     def _place(self, itemsize: int) -> int | None:
         """Reserves shared memory for one value of each point. Returns its place; None if full."""
+        if not self.room:
+            return None
         place, after = self.shared_bytes, self.shared_bytes + self._bytes(itemsize)
         if after > self.room:
             return None

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from aotlite.backends.cuda.emit.kernel_code import apart
+from aotlite.backends.cuda.emit.kernel_code import apart, divisor_of
 from aotlite.backends.loops.analysis.expression_facts import varies_along
 from aotlite.backends.loops.program import (
     Kernel,
@@ -29,6 +29,7 @@ from aotlite.backends.loops.program import (
     names_used,
     stores_of,
 )
+from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.scalar.expression import Affine
 
 WARP = 32
@@ -85,7 +86,7 @@ def width_along(kernel: Kernel, axis: int) -> int:
         if _step(address, axis) == 1 and not _is_read(address, axis)
     ]
     most = min(ACCESS // min(sizes, default=ACCESS), MOST_WIDTH)
-    return math.gcd(most, kernel.extents[axis])
+    return divisor_of(kernel.extents[axis], most)
 
 
 def accesses(kernel: Kernel) -> list[tuple[Affine, int]]:
@@ -96,11 +97,11 @@ def accesses(kernel: Kernel) -> list[tuple[Affine, int]]:
 
 def is_vector(address: Affine, axis: int, width: int) -> bool:
     """Whether aligned groups of `width` neighbors along an axis are aligned in memory."""
-    if _step(address, axis) != 1 or address.start % width:
+    if _step(address, axis) != 1:
         return False
     others = [c for k, c in enumerate(address.coefficients) if k != axis]
-    others += [step for _, step in address.dynamic]
-    return all(c % width == 0 for c in others) and not _is_read(address, axis)
+    others += [address.start, *[step for _, step in address.dynamic]]
+    return all(divisor_of(c, width) == width for c in others) and not _is_read(address, axis)
 
 
 def _step(address: Affine, axis: int) -> int:
@@ -115,7 +116,7 @@ def _is_read(address: Affine, axis: int) -> bool:
 # ---------------------------------------------------------------------------------------- layouts
 def layout_of(kernel: Kernel, multiprocessors: int) -> tuple[ThreadLayout, int]:
     """Returns the layout of a kernel whose lanes are set, and the axis of a thread's neighbors."""
-    last, rows = len(kernel.extents) - 1, math.prod(kernel.extents[: kernel.space])
+    last, rows = len(kernel.extents) - 1, hint_of(math.prod(kernel.extents[: kernel.space]))
     lanes = [each.lanes for each in kernel.body if type(each) is Reduce]
     if 0 in kernel.extents:
         return ThreadLayout(1, 1, teams_of(1, rows, multiprocessors)), last
@@ -138,7 +139,8 @@ def is_of_columns(kernel: Kernel) -> bool:
 
 def _of_columns(kernel: Kernel, axis: int, lanes: int) -> ThreadLayout:
     width = width_along(kernel, axis)
-    beside = threads_beside(kernel.extents[axis], width, BLOCK if lanes == 1 else WARP)
+    most = BLOCK if lanes == 1 else WARP
+    beside = threads_beside(hint_of(kernel.extents[axis]), width, most)
     return ThreadLayout(min(lanes, BLOCK // beside), width, beside, along=False)
 
 

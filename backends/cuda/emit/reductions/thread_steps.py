@@ -19,6 +19,7 @@ from aotlite.backends.c_family.c_types import from_memory, memory_type, to_memor
 from aotlite.backends.c_family.loop_body import Body, Partial, PointWork
 from aotlite.backends.c_family.loop_geometry import LoopGeometry
 from aotlite.backends.c_family.scalar_text import CScope, LocalElement
+from aotlite.backends.cuda.emit.kernel_code import IndexTypes
 from aotlite.backends.cuda.emit.reductions.register_operands import RegisterOperands, steps_at_once
 from aotlite.backends.cuda.emit.reductions.thread_layout import (
     ACCESS,
@@ -27,10 +28,12 @@ from aotlite.backends.cuda.emit.reductions.thread_layout import (
     is_vector,
 )
 from aotlite.backends.cuda.emit.reductions.vector_access import copied, unrolled
+from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.program import Reduce, Store
 from aotlite.ir.dtypes import DType
 from aotlite.ir.scalar.expression import Affine, Scalar
+from aotlite.ir.symbols.proving import is_proved
 
 MOST_LANES = 8
 """The most lanes of a thread whose partial results get constant indices, and so registers."""
@@ -79,11 +82,12 @@ class ThreadSteps:
         geometry: LoopGeometry,
         axis: int,
         keeping: RegisterOperands,
-        index: str,
+        index: IndexTypes,
     ) -> None:
         self.body, self.layout, self.axis = body, layout, axis
         self.extents, self.space = geometry.extents, geometry.space
-        self.points, self.keeping, self.index = keeping.points, keeping, index
+        self.points, self.keeping = keeping.points, keeping
+        self.types, self.index = index, index.position
         self.stride = layout.width if layout.along else 1
         self.aligned: set[int] = set()
         """The buffers with vectorized accesses, whose alignment the kernel tests."""
@@ -103,9 +107,12 @@ class ThreadSteps:
 
     def _all(self, work: PointWork, loads: list[Scalar], workers: int) -> list[str]:
         count = -(-self.points // (workers * self.stride))
-        if workers == self.layout.team and self._is_short(count, loads, work):
+        if type(count) is not int:
+            lines = self._looped_to_any(work, loads, workers)
+        elif workers == self.layout.team and self._is_short(count, loads, work):
             return ["{", *self._written_out(count, work, loads), "}"]
-        lines = self._looped(work, loads, workers)
+        else:
+            lines = self._looped(work, loads, workers)
         return [f"if (member < {workers}) {{", *lines, "}"] if workers < self.layout.team else lines
 
     def _written_out(self, count: int, work: PointWork, loads: Sequence[Scalar]) -> list[str]:
@@ -180,6 +187,25 @@ class ThreadSteps:
             lines += ["{", *inside, "}"]
         return lines
 
+    def _looped_to_any(
+        self, work: PointWork, loads: Sequence[Scalar], workers: int
+    ) -> list[str]:
+        """Returns the same loop over any number of points: of the remaining ones each is tested."""
+        at_once = self._at_once(work, loads, workers)
+        whole = self.points // (at_once * workers * self.stride) * (at_once * workers * self.stride)
+        lines = []
+        for head, part in (
+            (
+                f"for ({self.index} base = 0; base < {whole}; "
+                f"base += {at_once * workers * self.stride}) {{",
+                StepRange(0, at_once, False, "base"),
+            ),
+            (f"if ({whole} < {self.points}) {{", StepRange(0, at_once, True, f"{whole}")),
+        ):
+            inside = self._part(part, work, loads, workers)
+            lines += [head, *self._declared(loads, at_once), *inside, "}"]
+        return lines
+
     def _at_once(self, work: PointWork, loads: Sequence[Scalar], workers: int) -> int:
         sizes = [load.dtype.itemsize for load in loads]
         lanes = max([self._lanes(each, workers) for each in work.reduces], default=1)
@@ -224,15 +250,13 @@ class ThreadSteps:
     def positions(self, axes: Sequence[int], index: str, stem: str = "i") -> list[str]:
         """Returns declarations of positions along axes, from a point's row-major number."""
         found, step = [], 1
-        wide = "u32" if self.index == "i32" else "u64"
+        wide, unsigned = self.types.item, self.types.unsigned
         for place, k in reversed(list(enumerate(axes))):
-            text = index if step == 1 else f"({wide}){index} / {step}u"
-            if place and self.extents[k] > 1:
-                text = (
-                    f"({wide}){index} % {self.extents[k]}u"
-                    if step == 1
-                    else f"{text} % {self.extents[k]}u"
-                )
+            is_first = type(step) is int and step == 1
+            text = index if is_first else f"({wide}){index} / {unsigned(step)}"
+            if place and is_axis(self.extents[k]):
+                number = unsigned(self.extents[k])
+                text = f"({wide}){index} % {number}" if is_first else f"{text} % {number}"
             elif place:
                 text = "0"
             found.append(f"const {self.index} {stem}{k} = {text};")
@@ -368,7 +392,10 @@ class ThreadSteps:
     def _scope(self, stem: str) -> CScope:
         """Returns the scope of one point; `stem` names its position along the neighbors' axis."""
         inner = range(self.space, len(self.extents))
-        scope = CScope(self.body.row, sum(1 << k for k in {*inner, self.axis}))
+        axes = sum(1 << k for k in {*inner, self.axis})
+        # Loads that need a point stay inside where a row may have none.
+        sure = all(is_proved(extent > 0) for extent in self.extents[self.space :])
+        scope = CScope(self.body.row, axes, branch=not sure)
         for k in inner:
             scope.positions[k] = f"j{k}"
         scope.positions[self.axis] = f"{stem}{self.axis}"
