@@ -26,18 +26,17 @@ from aotlite.backends.cuda.execution.launch_plan import plan_of
 from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.passes.host_checks import without_host_checks
 from aotlite.backends.cuda.passes.mixed_precision_products import narrowed
-from aotlite.backends.cuda.sized_program import SizedCudaRun, SizedText, sized_texts
-from aotlite.backends.cuda.target import Target
-from aotlite.backends.loops.backend import unproved
+from aotlite.backends.cuda.sized_program import SizedCudaRun, sized_texts
 from aotlite.backends.loops.lowering import lower
 from aotlite.backends.loops.lowering.expansion import expand
 from aotlite.backends.loops.program import LoopProgram
+from aotlite.backends.loops.size_versions import versions_of
 from aotlite.backends.protocol import SizedRun
 from aotlite.ir.arrays.device import Device
-from aotlite.ir.errors import BackendError, UnsupportedError
+from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import table_in
-from aotlite.ir.symbols.proving import Unproved, proving, untold
+from aotlite.ir.symbols.proving import Demands, proving, untold
 from aotlite.ir.symbols.table import SymbolTable
 
 T = TypeVar("T")
@@ -103,38 +102,26 @@ class CudaBackend:
         if device is None or table is None:
             refused(f"{graph.name}: it has no symbol, or no value on a CUDA device")
             return None
-        driver = driver_of(device)
+        made = partial(driver_of(device).guarded, self._sized, graph, table, device)
         try:
-            with proving(table):
-                found = self._sized(graph, table, driver.target)
-            return driver.guarded(self._loaded, *found, graph, device, driver)
-        except (Unproved, UnsupportedError) as problem:
-            refused(unproved(graph, problem))
+            return versions_of(graph, table, made, self.compile, refused)
         except BackendError as error:
             refused(f"{graph.name}: {error}")
-        return None
+            return None
 
     def _sized(
-        self, graph: Graph, table: SymbolTable, target: Target
-    ) -> tuple[list[SizedText], frozenset[int]]:
-        """Returns the texts of a graph's part on the device, and the places of the host's nodes."""
-        known = host_nodes(graph)
-        part = split(graph, known).device if known else graph
-        deterministic = self.deterministic
-        texts = sized_texts(_lowered(part), part, target, table, deterministic=deterministic)
-        return texts, frozenset([k for k, node in enumerate(graph.nodes) if node in known])
-
-    def _loaded(
-        self,
-        texts: list[SizedText],
-        hosted: frozenset[int],
-        graph: Graph,
-        device: Device,
-        driver: Driver,
+        self, graph: Graph, table: SymbolTable, device: Device, demands: Demands
     ) -> SizedCudaRun:
-        flags = CONTRACTED if self.contract else FLAGS
-        given = (graph, texts, device, driver, flags)
-        return SizedCudaRun(*given, tf32=self.tf32, hosted=hosted)
+        """Returns the loaded kernels for all sizes that meet the demands."""
+        driver, flags = driver_of(device), CONTRACTED if self.contract else FLAGS
+        with proving(table, demands=demands):
+            known = host_nodes(graph)
+            part = split(graph, known).device if known else graph
+            given = (_lowered(part), part, driver.target, table, demands)
+            texts = sized_texts(*given, deterministic=self.deterministic)
+        hosted = frozenset([k for k, node in enumerate(graph.nodes) if node in known])
+        loaded = (graph, texts, device, driver, flags)
+        return SizedCudaRun(*loaded, tf32=self.tf32, hosted=hosted)
 
     def _compiled(self, device: Device, driver: Driver, graph: Graph) -> CudaRun | DeviceGraphRun:
         seconds: dict[str, float] = {}

@@ -5,7 +5,7 @@
 
 There are two texts: one counts points in 32 bits, for sizes at which they fit, the other one in 64.
 `at` chooses. Input: a pure graph with symbols. Output: a `SizedRun`. Spec:
-`specs/sized_kernels.md` (SIZ-13 to SIZ-16).
+`specs/sized_kernels.md` (SIZ-14 to SIZ-17).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from aotlite.backends.loops.program import Kernel, LoopProgram
 from aotlite.backends.loops.program_sizes import SizesAt, is_idle
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.graph import Graph
-from aotlite.ir.symbols.proving import is_proved, proving
+from aotlite.ir.symbols.proving import Demands, is_proved, proving
 from aotlite.ir.symbols.table import SymbolTable
 
 
@@ -69,18 +69,20 @@ def sized_texts(
     graph: Graph,
     target: Target,
     table: SymbolTable,
+    demands: Demands | None = None,
     *,
     deterministic: bool = True,
 ) -> list[SizedText]:
     """Returns the texts of a graph's program, the one of 32 bits first; only that one where it is
-    proved to serve all sizes. Raises Unproved where no text is right for all sizes."""
+    proved to serve all sizes. `demands` are those of the program. Raises Unproved where no text is
+    right for all sizes that meet them."""
     program, checks = without_host_checks(narrowed(lowered), graph)
     found = []
     for wide in (False, True):
         improved = improved_for(program, target, deterministic=deterministic, wide=wide)
         together = with_checks_together(improved)
         alone, names = kernels_alone(together), SizeNames()
-        with proving(table, names.spell):
+        with proving(table, names.spell, demands):
             printed = print_sized(alone, names, target, wide=wide)
         found.append(SizedText(together, alone, printed, checks))
         if all(is_proved(each < NARROW) for each in printed.reaches):

@@ -117,6 +117,11 @@ def test_texts_of_random_programs_for_all_sizes(emulated: OnDevice) -> None:
 
 
 # ------------------------------------------------------------------------------------------- bits
+def first(made: Any) -> Any:
+    """The kernels for the sizes of the hints."""
+    return made.versions[0][1]
+
+
 def floats(meta: Any, seed: int) -> np.ndarray:
     values = np.random.default_rng(seed).standard_normal(meta.shape)
     return values.astype(meta.dtype.numpy)
@@ -169,13 +174,13 @@ def test_no_size_compiles_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a module is loaded again")
 
-    monkeypatch.setattr(made.driver, "module", refuse)
+    monkeypatch.setattr(first(made).driver, "module", refuse)
     for values in case.values(8):
         made.at(values)
 
 
 def test_launch_geometry_is_a_function_of_sizes() -> None:
-    """SIZ-14: grids and arguments differ, the text does not; nothing to do is not launched."""
+    """SIZ-15: grids and arguments differ, the text does not; nothing to do is not launched."""
     case = program("sum all", 0)
     made: Any = OnDevice().compile_sized(case.graph, None)
     plans = [made.at({"s0": n, "s1": 64}).plan.printed for n in (0, 1, 64, 4096)]
@@ -191,10 +196,10 @@ def test_launch_geometry_is_a_function_of_sizes() -> None:
 
 
 def test_points_beyond_32_bits_take_the_text_of_64() -> None:
-    """SIZ-15: on both sides of the bound."""
+    """SIZ-16: on both sides of the bound."""
     case = program("pointwise", 2)
     made: Any = OnDevice().compile_sized(case.graph, None)
-    narrow, broad = [each.printed.text for each in made.texts]
+    narrow, broad = [each.printed.text for each in first(made).texts]
     assert "const i32 size0" in narrow
     assert "const i64 size0" in broad
     rows = NARROW >> 10
@@ -204,10 +209,11 @@ def test_points_beyond_32_bits_take_the_text_of_64() -> None:
 
 
 def test_a_bound_of_sizes_that_is_known_makes_one_text() -> None:
-    table, made = SymbolTable(), []
+    table = SymbolTable()
     size = table.symbol(40, "batch", lower=1, upper=512)
     case = _of("bounded", table, size)
-    made = OnDevice().compile_sized(case.graph, None).texts
+    found: Any = OnDevice().compile_sized(case.graph, None)
+    made = first(found).texts
     assert len(made) == 1
     assert table.log == []
 
@@ -221,7 +227,7 @@ def _of(name: str, table: SymbolTable, size: Any) -> Sized:
 
 
 def test_a_text_does_not_depend_on_names_of_symbols() -> None:
-    """SIZ-13."""
+    """SIZ-14."""
     texts = []
     for before in (0, 3):
         table = SymbolTable()
@@ -229,7 +235,7 @@ def test_a_text_does_not_depend_on_names_of_symbols() -> None:
             table.symbol(7, "other", lower=2)
         case = _of("named", table, table.symbol(40, "x", lower=2))
         made: Any = OnDevice().compile_sized(case.graph, None)
-        texts.append([each.printed.text for each in made.texts])
+        texts.append([each.printed.text for each in first(made).texts])
     assert texts[0] == texts[1]
 
 

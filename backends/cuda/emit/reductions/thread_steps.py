@@ -107,7 +107,7 @@ class ThreadSteps:
 
     def _all(self, work: PointWork, loads: list[Scalar], workers: int) -> list[str]:
         count = -(-self.points // (workers * self.stride))
-        if type(count) is not int:
+        if type(self.points) is not int:
             lines = self._looped_to_any(work, loads, workers)
         elif workers == self.layout.team and self._is_short(count, loads, work):
             return ["{", *self._written_out(count, work, loads), "}"]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
+from hypothesis import HealthCheck, settings
 
 from aotlite.backends.cuda.backend import CudaBackend
 from aotlite.backends.cuda.driver import nvrtc
@@ -113,7 +114,7 @@ def counted(cases: Iterable[Sized], share: int = 1) -> Count:
         if made is None:
             continue
         found.sized += 1
-        for each in made.texts:
+        for each in made.versions[0][1].texts:
             text = each.printed.text
             if each.printed.launches and text not in found.modules:
                 found.modules.add(text)
@@ -132,6 +133,8 @@ def _compile(found: Count, name: str, text: str) -> None:
 
 
 if __name__ == "__main__":
+    settings.register_profile("texts", suppress_health_check=list(HealthCheck))
+    settings.load_profile("texts")
     count = counted(every(), int(sys.argv[1]) if len(sys.argv) > 1 else 1)
     print(count)
     print(*count.refused, sep="\n")
