@@ -37,7 +37,7 @@ from aotlite.ir.symbols.table import SymbolTable
 
 
 @attrs.frozen
-class SizedText:
+class SizedCudaText:
     """A CUDA text for all sizes, and its program."""
 
     program: LoopProgram
@@ -72,7 +72,7 @@ def sized_texts(
     demands: Demands | None = None,
     *,
     deterministic: bool = True,
-) -> list[SizedText]:
+) -> list[SizedCudaText]:
     """Returns the texts of a graph's program, the one of 32 bits first; only that one where it is
     proved to serve all sizes. `demands` are those of the program. Raises Unproved where no text is
     right for all sizes that meet them."""
@@ -84,7 +84,7 @@ def sized_texts(
         alone, names = kernels_alone(together), SizeNames()
         with proving(table, names.spell, demands):
             printed = print_sized(alone, names, target, wide=wide)
-        found.append(SizedText(together, alone, printed, checks))
+        found.append(SizedCudaText(together, alone, printed, checks))
         if all(is_proved(each < NARROW) for each in printed.reaches):
             break
     return found
@@ -96,7 +96,7 @@ class SizedCudaRun:
     def __init__(
         self,
         graph: Graph,
-        texts: list[SizedText],
+        texts: list[SizedCudaText],
         device: Device,
         driver: Driver,
         flags: tuple[str, ...],
@@ -107,7 +107,7 @@ class SizedCudaRun:
         """`hosted`: the places of the graph's nodes whose values the host computes."""
         self.graph, self.texts, self.hosted = graph, texts, hosted
         self.device, self.driver, self.flags, self.tf32 = device, driver, flags, tf32
-        self.modules: list[DeviceModule] = [
+        self.kernels: list[DeviceModule] = [
             driver.module(each.kernels, each.printed, flags) for each in texts
         ]
         self.uploads: list[dict[int, object]] = [{} for _ in texts]
@@ -134,7 +134,7 @@ class SizedCudaRun:
         place = _chosen(self.texts, put)
         text = self.texts[place]
         make: Callable[[], LoopProgram] = partial(text.at, put)
-        module = self.modules[place].at(make)
+        module = self.kernels[place].at(make)
         given = (graph, text.plan(put, graph), self.device, self.driver, self.flags)
         uploads = self.uploads[place]
         run = CudaRun(*given, tf32=self.tf32, module=module, uploads=uploads)
@@ -142,7 +142,7 @@ class SizedCudaRun:
         return run
 
 
-def _chosen(texts: list[SizedText], put: SizesAt) -> int:
+def _chosen(texts: list[SizedCudaText], put: SizesAt) -> int:
     """Returns the place of the text for these sizes: of 32 bits, if its numbers fit."""
     fits = all(abs(put.put(each)) < NARROW for each in texts[0].printed.reaches)
     return 0 if fits or len(texts) == 1 else 1
