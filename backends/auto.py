@@ -60,6 +60,11 @@ class AutoBackend:
         return self if self.cuda is None else attrs.evolve(self, cuda=self.cuda.of_size(size))
 
     @property
+    def sized_key(self) -> str:
+        """What tells its kernels for all sizes from those of another `of_size`."""
+        return repr(self)
+
+    @property
     def fuses(self) -> bool:
         """Whether graphs are fused. True where the compiler has not been tried: most work.
 
@@ -85,10 +90,11 @@ class AutoBackend:
         self, graph: Graph, refused: Callable[[str], None] = untold
     ) -> SizedRun | None:
         """Returns the run of a graph with symbolic sizes, compiled once for all of them. None where
-        `compile` would not choose `cpu`, or kernels for all sizes are not known to be right, after
-        `refused` got the reason. It waits for the compiler."""
-        why = None if is_of_cpu(graph) else f"{graph.name}: its values are not on the CPU alone"
-        why = why or problem()
+        `compile` would choose the reference, or kernels for all sizes are not known to be right,
+        after `refused` got the reason. It waits for the compiler."""
+        if not is_of_cpu(graph):
+            return self._sized_elsewhere(graph, refused)
+        why = problem()
         if why is not None:
             refused(why)
             return None
@@ -97,6 +103,21 @@ class AutoBackend:
         except BackendError as error:
             failure_reports.forget(error)
             refused(str(error))
+            return None
+
+    def _sized_elsewhere(
+        self, graph: Graph, refused: Callable[[str], None]
+    ) -> SizedRun | None:
+        """`compile_sized` of a graph with values on other devices than the CPU."""
+        if not cuda_drivers.devices_of(graph):
+            refused(f"{graph.name}: it has values on a device without kernels")
+            return None
+        try:
+            backend = self.cuda or cuda_backend.CUDA
+            found: SizedRun | None = backend.compile_sized(graph, refused)
+            return found
+        except MissingExtraError as error:
+            refused(f"{graph.name}: {error}")
             return None
 
     def _is_known(self) -> bool:

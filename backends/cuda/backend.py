@@ -81,6 +81,11 @@ class CudaBackend:
             return self
         return attrs.evolve(self, graphs=None)
 
+    @property
+    def sized_key(self) -> str:
+        """What tells its kernels for all sizes from those of another `of_size`."""
+        return repr(self)
+
     def compile(self, graph: Graph) -> Run:
         """Returns the callable of a pure graph, which may end with copies into inputs."""
         device = device_of(graph)
@@ -98,12 +103,13 @@ class CudaBackend:
         """Returns the run of a graph with symbolic sizes, compiled once for all of them. None if a
         question about sizes has no answer for all of them, or no text is made, after `refused` got
         the reason."""
-        device, table = device_of(graph), table_in([node.meta for node in graph.nodes])
-        if device is None or table is None:
-            refused(f"{graph.name}: it has no symbol, or no value on a CUDA device")
-            return None
-        made = partial(driver_of(device).guarded, self._sized, graph, table, device)
+        table = table_in([node.meta for node in graph.nodes])
         try:
+            device = device_of(graph)
+            if device is None or table is None:
+                refused(f"{graph.name}: it has no symbol, or no value on a CUDA device")
+                return None
+            made = partial(driver_of(device).guarded, self._sized, graph, table, device)
             return versions_of(graph, table, made, self.compile, refused)
         except BackendError as error:
             refused(f"{graph.name}: {error}")
@@ -121,7 +127,8 @@ class CudaBackend:
             texts = sized_texts(*given, deterministic=self.deterministic)
         hosted = frozenset([k for k, node in enumerate(graph.nodes) if node in known])
         loaded = (graph, texts, device, driver, flags)
-        return SizedCudaRun(*loaded, tf32=self.tf32, hosted=hosted)
+        records = self.graphs is not None
+        return SizedCudaRun(*loaded, tf32=self.tf32, hosted=hosted, records=records)
 
     def _compiled(self, device: Device, driver: Driver, graph: Graph) -> CudaRun | DeviceGraphRun:
         seconds: dict[str, float] = {}

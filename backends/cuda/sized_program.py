@@ -20,6 +20,7 @@ from aotlite.backends.calling_convention import Run
 from aotlite.backends.cuda.driver.driver_protocol import DeviceModule, Driver
 from aotlite.backends.cuda.emit.cuda_program import PrintedKernels, print_sized
 from aotlite.backends.cuda.emit.kernel_code import NARROW
+from aotlite.backends.cuda.execution.device_graphs import CallHistory, DeviceGraphRun
 from aotlite.backends.cuda.execution.host_part import PartsRun, split
 from aotlite.backends.cuda.execution.launch_code import CudaRun
 from aotlite.backends.cuda.execution.launch_plan import LaunchPlan, kernels_alone, launches_of
@@ -103,8 +104,11 @@ class SizedCudaRun:
         *,
         tf32: bool,
         hosted: frozenset[int] = frozenset(),
+        records: bool = False,
     ) -> None:
-        """`hosted`: the places of the graph's nodes whose values the host computes."""
+        """`hosted`: the places of the graph's nodes whose values the host computes. `records`: the
+        launches of each size are recorded as a device graph (CUG-1)."""
+        self.records, self.histories = records, [CallHistory() for _ in texts]
         self.graph, self.texts, self.hosted = graph, texts, hosted
         self.device, self.driver, self.flags, self.tf32 = device, driver, flags, tf32
         self.kernels: list[DeviceModule] = [
@@ -139,7 +143,9 @@ class SizedCudaRun:
         uploads = self.uploads[place]
         run = CudaRun(*given, tf32=self.tf32, module=module, uploads=uploads)
         run.kernels = attrs.evolve(run.kernels, make=partial(put.program, text.program))
-        return run
+        if not self.records:
+            return run
+        return DeviceGraphRun(run, self.device.arrays, self.driver, self.histories[place])
 
 
 def _chosen(texts: list[SizedCudaText], put: SizesAt) -> int:

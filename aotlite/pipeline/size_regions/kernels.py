@@ -36,8 +36,10 @@ class SizedKernels:
     _made: Memo[str, tuple[SizedRun | None]] = attrs.field(factory=Memo)
 
     def of(self, backend: Backend) -> SizedRun | None:
-        """The kernels for all sizes; None if the backend makes none of this graph."""
-        return self._made.get(backend.name, self._compiled, backend)[0]
+        """The kernels for all sizes; None if the backend makes none of this graph. A backend that
+        is given the batch size (`of_size`) says by `sized_key` which kernels it makes (CUG-3)."""
+        key: str = getattr(backend, "sized_key", backend.name)
+        return self._made.get(key, self._compiled, backend)[0]
 
     def _compiled(self, backend: Backend) -> tuple[SizedRun | None]:
         compile_sized: Any = getattr(backend, "compile_sized", None)

@@ -138,6 +138,16 @@ class RecordedGraph:
         return [buffer for buffer, _ in found]
 
 
+@attrs.define(eq=False)
+class CallHistory:
+    """What calls of a graph have shown, at any of its sizes."""
+
+    warm: set[str] = attrs.field(factory=set)
+    """The kernels that have run: the first run loads them, which a capture forbids."""
+    seen: dict[int, set[int]] = attrs.field(factory=dict)
+    """For each input the addresses that it has had, to find those that never change."""
+
+
 class _OwnRecordings(threading.local):
     """For each thread the recordings on its own default stream."""
 
@@ -148,8 +158,16 @@ class _OwnRecordings(threading.local):
 class DeviceGraphRun(Run):
     """A compiled graph whose calls replay recordings. Called as a `CudaRun`, with equal results."""
 
-    def __init__(self, run: CudaRun, arrays: ArrayBackend, driver: Driver) -> None:
+    def __init__(
+        self,
+        run: CudaRun,
+        arrays: ArrayBackend,
+        driver: Driver,
+        history: CallHistory | None = None,
+    ) -> None:
+        """`history`: that of the runs of all sizes, which have the same kernels (CUG-1)."""
         super().__init__(run.graph)
+        self.history = history or CallHistory()
         self.run = run
         self.plan = run.plan
         self.kernels = run.kernels
@@ -163,8 +181,9 @@ class DeviceGraphRun(Run):
         self.recordings: dict[int, list[RecordedGraph]] = {}
         """The recordings by stream, without those of per-thread default streams."""
         self._own = _OwnRecordings()
-        self._seen: list[set[int]] = [set() for _ in self.inputs]
-        """For each input the addresses that it has had, to find those that never change."""
+        seen = self.history.seen
+        self._seen = [seen.setdefault(each.place, set()) for each in self.inputs]
+        self._kernels = {launch.name for launch in run.writer.launches}
         self._calls = 0
         self._is_counted = False
         writer = run.writer
@@ -194,6 +213,7 @@ class DeviceGraphRun(Run):
                 seen.add(place)
         self._calls += 1
         if recording is None:
+            self.history.warm |= self._kernels
             return self.run.call(box)
         return self._replayed(recording, box, addresses, stream)
 
@@ -244,7 +264,7 @@ class DeviceGraphRun(Run):
         for each in known:
             if each.fits(addresses):
                 return each
-        if not self._calls:  # the first call loads modules lazily, which a capture forbids
+        if not self._calls and not self._is_warm:
             return None
         if len(known) >= MOST:
             self._tell(f"there are {MOST} recordings whose results are held")
@@ -261,6 +281,11 @@ class DeviceGraphRun(Run):
             return None
         known.append(made)
         return made
+
+    @property
+    def _is_warm(self) -> bool:
+        """Whether all kernels have run, at other sizes. Which ones a product takes nobody knows."""
+        return not self._multiplies and self._kernels <= self.history.warm
 
     def _recordings_on(self, stream: int) -> list[RecordedGraph]:
         return self._own.known if stream == PER_THREAD else self.recordings.setdefault(stream, [])
