@@ -27,6 +27,7 @@ from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.passes.host_checks import without_host_checks
 from aotlite.backends.cuda.passes.mixed_precision_products import narrowed
 from aotlite.backends.cuda.sized_program import SizedCudaRun, sized_texts
+from aotlite.backends.loops.backend import table_of_graph
 from aotlite.backends.loops.lowering import lower
 from aotlite.backends.loops.lowering.expansion import expand
 from aotlite.backends.loops.program import LoopProgram
@@ -35,7 +36,6 @@ from aotlite.backends.protocol import SizedRun
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
-from aotlite.ir.meta import table_in
 from aotlite.ir.symbols.proving import Demands, proving, untold
 from aotlite.ir.symbols.table import SymbolTable
 
@@ -103,7 +103,7 @@ class CudaBackend:
         """Returns the run of a graph with symbolic sizes, compiled once for all of them. None if a
         question about sizes has no answer for all of them, or no text is made, after `refused` got
         the reason."""
-        table = table_in([node.meta for node in graph.nodes])
+        table = table_of_graph(graph)
         try:
             device = device_of(graph)
             if device is None or table is None:

@@ -98,3 +98,12 @@ def test_a_constant_is_uploaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for n in (4, 6, 9):
         assert run(al.ones(n, 3, device=CUDA)).sum().item() == 6.0 * n
     assert len(found) == 1
+
+
+def test_a_number_that_is_a_symbol_is_an_argument_of_kernels(loads: list[str]) -> None:
+    """No tensor has a symbol; the number changes, and the text does not."""
+    run = al.compile(lambda x, n: x * n + (n // 2), dynamic=True, backend="cuda")
+    x = al.arange(3.0, device=CUDA)
+    for n in (5, 8, 13):
+        assert run(x, n).tolist() == [n // 2 + k * n for k in range(3)]
+    assert len(loads) <= 2
