@@ -23,8 +23,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from aotlite.ir.geometry.box_equation import is_solvable
-from aotlite.ir.geometry.sizes import Shape, Size, Stride, is_symbolic, settled
+from aotlite.ir.geometry.sizes import (
+    Shape,
+    Size,
+    Stride,
+    always_equal,
+    at_least_one,
+    is_symbolic,
+    settled,
+)
 from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.proving import is_proved
 from aotlite.ir.symbols.table import table_of
 
 __all__ = ["Geometry", "has_internal_overlap", "overlaps", "overlaps_bytes"]
@@ -101,7 +110,10 @@ def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
     (True, False)
     """
     if is_symbolic((*shape, *stride)):
-        return not _is_nested(shape, stride) and bool(settled(has_internal_overlap, shape, stride))
+        is_empty = any(always_equal(size, 0) for size in shape)
+        if is_empty or _is_nested(shape, stride):
+            return False
+        return bool(settled(has_internal_overlap, shape, stride))
     if 0 in shape:
         return False
     terms = sorted(_terms(shape, stride, keep_zero=True))
@@ -123,13 +135,17 @@ def _is_nested(shape: Shape, stride: Stride) -> bool:
     """
     table = table_of((*shape, *stride))
     hints = {} if table is None else table.hints
+    typical = {name: max(hint, 2) for name, hint in hints.items()}  # 0 and 1 tell no order
+    pairs = sorted(zip(stride, shape, strict=True), key=lambda pair: concrete(pair, typical))
     reach: Size = 0
-    pairs = [*zip(stride, shape, strict=True)]
-    for step, size in sorted(pairs, key=lambda pair: concrete(pair, hints)):
-        beyond: object = step > reach
-        if beyond is not True:
+    whole: Size = 1
+    beyond = above = True
+    for step, size in pairs:
+        beyond, above = beyond and is_proved(step > reach), above and is_proved(step >= whole)
+        if not beyond and not above:
             return False
         reach += (size - 1) * step
+        whole = step * at_least_one(size)
     return True
 
 

@@ -242,7 +242,9 @@ class Operand:
         if sizes.same_shape(self.shape, shape):
             return self
         extra = self.ndim - len(shape)
-        kept = [i + extra for i, n in enumerate(shape) if n == 1 and self.shape[i + extra] != 1]
+        pairs = zip(range(extra, self.ndim), shape, self.shape[extra:], strict=True)
+        differ = [(i, n, have) for i, n, have in pairs if not sizes.always_equal(n, have)]
+        kept = [i for i, n, have in differ if n == 1 and have != 1]
         summed = self._do("sum", (*range(extra), *kept), True)
         return summed._do("view", shape) if extra else summed
 

@@ -8,6 +8,7 @@ has `view_as_real` or `view_as_complex` as well. Rules: FUN-11, TEN-6.
 from __future__ import annotations
 
 from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep, chain_of
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import ViewOp
 from aotlite.ir.ops.views.reinterpret import VIEW_AS_COMPLEX, VIEW_AS_REAL, VIEW_DTYPE
@@ -22,7 +23,9 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED, SELECT
 def window_on(root: TensorMeta, root_offset: int, meta: TensorMeta, offset: int) -> ViewChain:
     """The chain from a root to the window `meta`; offsets from one place, in elements of each."""
     if meta.dtype is root.dtype:
-        return chain_of(strided_step(root, meta, int(offset - root_offset)))
+        start = offset - root_offset
+        whole = start if is_symbolic((start,)) else int(start)
+        return chain_of(strided_step(root, meta, whole))
     if root.dtype.is_complex:
         flat = step_of(AS_STRIDED, root, (root.span,), (1,), 0)
         seen = step_of(VIEW_AS_REAL, flat.result)

@@ -13,6 +13,7 @@ import attrs
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.storage_overlap import is_within
 from aotlite.ir.errors import ShapeError
+from aotlite.ir.geometry.sizes import needed
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
@@ -73,10 +74,10 @@ def check_window(
     real = recorder.real_at(root)
     first = 0 if real is None else real.offset
     offset = tensor.offset + start
-    size = held.dtype.itemsize
-    have = held.span * size if real is None else real.storage.buffer.nbytes
-    check_in_storage(op, meta, offset, have)
-    if meta.numel and not is_within(meta, offset - first, held):
+    if needed(_is_outside, meta, offset - first, held):
+        size = held.dtype.itemsize
+        have = held.span * size if real is None else real.storage.buffer.nbytes
+        check_in_storage(op, meta, offset, have)
         given = next((i for i in recorder.inputs if i.placeholder is root), None)
         if not may_reach(given, meta, offset):
             raise recorder.refuse(
@@ -86,6 +87,10 @@ def check_window(
             )
         recorder.offset_read.add(given.role)  # type: ignore[union-attr]
         recorder.reach.note(given, meta, offset - first)
+
+
+def _is_outside(meta: TensorMeta, start: int, held: TensorMeta) -> bool:
+    return meta.numel != 0 and not is_within(meta, start, held)
 
 
 def may_reach(given: CapturedInput | None, meta: TensorMeta, offset: int) -> bool:

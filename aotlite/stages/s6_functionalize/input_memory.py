@@ -10,8 +10,7 @@ Spec: `specs/s6_functionalize.md`.
 
 from __future__ import annotations
 
-from aotlite.eager.base.tape.view_chain import ViewStep, chain_of
-from aotlite.ir.geometry.overlap import has_internal_overlap
+from aotlite.eager.base.tape.view_chain import ViewStep, chain_of, overlaps_itself
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
@@ -29,7 +28,7 @@ def unfold_inputs(values: AliasValues, graph: Graph) -> None:
 def _needs_memory(values: AliasValues, node: Node) -> bool:
     """Whether two elements share memory, or as_strided is called on an input with gaps."""
     meta: TensorMeta = node.meta  # type: ignore[assignment]
-    return _repeats(meta) or not meta.dense and node in values.storages.windowed
+    return overlaps_itself(meta) or not meta.dense and node in values.storages.windowed
 
 
 def _memory_of(values: AliasValues, node: Node) -> None:
@@ -42,5 +41,3 @@ def _memory_of(values: AliasValues, node: Node) -> None:
     values.env[node] = Alias(Group(held, flat), chain_of(step), 0, meta)
 
 
-def _repeats(meta: TensorMeta) -> bool:
-    return not meta.dense and has_internal_overlap(meta.shape, meta.stride)

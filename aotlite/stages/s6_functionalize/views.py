@@ -9,6 +9,7 @@ from __future__ import annotations
 from aotlite.eager.autograd.chain_simplification import further
 from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep
 from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.geometry.sizes import needed
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import ViewOp
@@ -74,9 +75,13 @@ def _seen_from(values: AliasValues, parent: Alias, chain: ViewChain) -> Node:
     return values.memoized(values.sync(parent), chain[-1])
 
 
+def _is_inside(meta: TensorMeta, start: int, held: TensorMeta) -> bool:
+    size, most = meta.dtype.itemsize, held.span * held.dtype.itemsize
+    return not meta.numel or (0 <= start and (start + meta.span) * size <= most)
+
+
 def _check_span(node: Node, group: Group, meta: TensorMeta, start: int) -> None:
-    size, held = meta.dtype.itemsize, group.meta.span * group.meta.dtype.itemsize
-    if meta.numel and not (0 <= start and (start + meta.span) * size <= held):
+    if not needed(_is_inside, meta, start, group.meta):
         place = describe(node.location)
         raise noted(
             UnsupportedError(

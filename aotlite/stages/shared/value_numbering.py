@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from aotlite.eager.base.tape.view_chain import overlaps_itself
 from aotlite.ir.errors import AotliteError
-from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.graph.effect_chains import is_effect, numbered
@@ -201,7 +201,7 @@ class ValueNumbering:
         None if elements of the window share a place: it is unspecified which value stays.
         """
         memory, whole = operand
-        if _meets_itself(whole.meta) or _meets_itself(window.meta):
+        if overlaps_itself(whole.meta) or overlaps_itself(window.meta):
             return None
         if not window.meta.numel or self._shown(memory, window) == source:
             return self._shown(memory, whole)
@@ -275,8 +275,6 @@ def _order(window: MemoryWindow, other: MemoryWindow) -> list[int] | None:
     return found
 
 
-def _meets_itself(meta: TensorMeta) -> bool:
-    return not meta.dense and has_internal_overlap(meta.shape, meta.stride)
 
 
 class _Operand(NamedTuple):

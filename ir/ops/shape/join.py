@@ -23,7 +23,7 @@ from aotlite.ir.scalar.expression import Scalar
 
 def _is_void(meta: TensorMeta) -> bool:
     """A tensor of shape (0,) joins anything: `cat` has ignored it since before 0-d tensors."""
-    return meta.shape == (0,)
+    return sizes.same_shape(meta.shape, (0,))
 
 
 def _cat_rule(tensors: tuple[TensorMeta, ...], dim: int) -> TensorMeta:
@@ -97,7 +97,7 @@ def _cat_vjp(grad: Operand, tensors_meta: tuple[TensorMeta, ...], dim: int) -> l
     dim = sizes.wrap_dim(dim, len(grad.shape), op="cat")
     found, start = [], 0
     for meta in tensors_meta:
-        if _is_void(meta):
+        if len(grad.shape) > 1 and _is_void(meta):
             found.append(grad.new_zeros(meta.shape))
         else:
             found.append(grad.narrow(dim, start, meta.shape[dim]))

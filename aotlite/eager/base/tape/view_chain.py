@@ -170,4 +170,5 @@ def chain_of(*steps: ViewStep) -> ViewChain:
 
 def overlaps_itself(meta: TensorMeta) -> bool:
     """Whether two indices have the same address (TEN-8)."""
-    return not meta.dense and has_internal_overlap(meta.shape, meta.stride)
+    is_quick = not is_symbolic((*meta.shape, *meta.stride)) and meta.dense
+    return not is_quick and has_internal_overlap(meta.shape, meta.stride)

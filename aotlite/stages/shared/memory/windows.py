@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from aotlite.ir.geometry.overlap import has_internal_overlap, overlaps
+from aotlite.eager.base.tape.view_chain import overlaps_itself
+from aotlite.ir.geometry.overlap import overlaps
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
@@ -49,7 +50,7 @@ def write_of(node: Node) -> ScatterWrite | None:
     if operand.meta is not node.meta or not _is_dense_and_concrete(node.meta):
         return None
     meta, start = viewed.result((operand, *node.args[2:]))
-    if not meta.dense and has_internal_overlap(meta.shape, meta.stride):
+    if overlaps_itself(meta):
         return None  # two values are written to one place: unspecified which one stays
     return ScatterWrite(operand, node.args[1], MemoryWindow(meta, start))
 
