@@ -11,7 +11,7 @@
     9 lower          a backend compiles the forward; the backward when it first runs
     10 runtime       the entry: guards, the call, and every side effect of the function
 
-Each stage is one function, and none imports another. `compile_once`, `_compiled`, `_analyzed`,
+Each stage is one function, and none imports another. `compile_once`, `_cut`, `_analyzed`,
 `_convention_and_joint` and `_lowered` call them, and beside them functions for features:
 `with_parts` (wrapper subclasses as results), `widened` (inputs of the backward alone), `with_bases`
 (inputs that overlap), `decomposed_for_fusion` (normalizations before min-cut), and those of
@@ -29,7 +29,7 @@ Read next, in this order: `stages/records` (what stages hand on), the `__init__`
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -67,6 +67,7 @@ from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedValues, guarded_values_of
 from aotlite.stages.s10_runtime.plan import RuntimePlan
 
+T = TypeVar("T")
 _TEN = (
     *(capture, analyze, convention, joint, desugar),
     *(functionalize, simplify, default_partition, lower, runtime),
@@ -80,21 +81,39 @@ def compile_once(request: Request, options: Options) -> CompiledEntry:
     Where a stage raises, the recorder is emptied: a fake that the function stored somewhere must
     not keep the caller's tensors alive."""
     with collector_paused(), outside_regions():
-        compilation = Compilation.begin(options, STAGES)
-        captured = request.captured_by(compilation.stages["capture"])
-        try:
-            with raising_refusals(captured.recorder):
-                compiled = _compiled(captured, request, compilation)
-        except BaseException as error:
-            abandon(captured.recorder)
-            said_in_numbers(error, captured.recorder.sizes)
-            raise
-        captured.recorder.close()
-        return compiled
+        return _traced(request, Compilation.begin(options, STAGES), _compiled)
+
+
+def retraced(request: Request, compilation: Compilation) -> None:
+    """Runs stages 1 to 8 for the observers alone, as at other sizes."""
+    with collector_paused(), outside_regions():
+        _traced(request, compilation, lambda captured, _, how: _cut(captured, how))
+
+
+def _traced(request: Request, compilation: Compilation, rest: Callable[..., T]) -> T:
+    captured = request.captured_by(compilation.stages["capture"])
+    try:
+        with raising_refusals(captured.recorder):
+            made = rest(captured, request, compilation)
+    except BaseException as error:
+        abandon(captured.recorder)
+        said_in_numbers(error, captured.recorder.sizes)
+        raise
+    captured.recorder.close()
+    return made
 
 
 def _compiled(captured: Captured, request: Request, compilation: Compilation) -> CompiledEntry:
     """Stages 2 to 10, on a captured function."""
+    captured, cut = _cut(captured, compilation)
+    if captured.recorder.sizes:
+        return region_entry(cut, captured, request, compilation, _entry, retraced)
+    of = request.leaves, captured, cut.meta, cut.convention.bases, cut.partition
+    return _entry(compilation, request.name, f"{compilation.number}", cut, guarded_values_of(*of))
+
+
+def _cut(captured: Captured, compilation: Compilation) -> tuple[Captured, StageRecords]:
+    """Stages 2 to 8: the capture, with the inputs of the backward, and what is left to lower."""
     options, stages, observers = compilation.options, compilation.stages, compilation.observers
     # 2 to 4: the function's metadata, its calling convention, its backward
     captured, meta, calling, both = _analyzed(captured, compilation)
@@ -129,13 +148,8 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
     partition = partitioning.unlifted(partition, calling.tokens, compilation)
 
     meta = attrs.evolve(meta, bases=tuple([attrs.evolve(b, node=None) for b in meta.bases]))
-    cut = StageRecords(meta, calling, both, partition, derivable, captured.containers)
-
-    # 9 and 10: callables, and the entry that calls them
-    if captured.recorder.sizes:
-        return region_entry(cut, captured, request, compilation, _entry)
-    guarded_values = guarded_values_of(request.leaves, captured, meta, calling.bases, partition)
-    return _entry(compilation, request.name, str(compilation.number), cut, guarded_values)
+    records = meta, calling, both, partition, derivable
+    return captured, StageRecords(*records, captured.containers)
 
 
 def _entry(

@@ -10,220 +10,15 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 import aotlite as al
-
-SYMBOLS = ("n", "m", "k")
-TRIED = {"n": 5, "m": 4, "k": 3}
-"""The sizes at which a line is tried before it is taken into a program."""
-
-UNARY = ("{x} * 2.0", "{x}.exp()", "{x}.relu()", "-{x}", "{x}.detach()", "{x} + {i}", "{x}.clone()")
-BINARY = ("{x} + {y}", "{x} * {y}", "al.maximum({x}, {y})", "al.where({x} > 0, {x}, {y})")
-VIEWS = (
-    *(
-        "{x}.reshape(-1)",
-        "{x}.t()",
-        "{x}.transpose(0, -1)",
-        "{x}[1:]",
-        "{x}[:{i}]",
-        "{x}[..., ::2]",
-    ),
-    *("{x}.flip(0)", "{x}.unsqueeze({d})", "{x}.squeeze()", "{x}[{j}]", "{x}.view({i}, -1)"),
-    *("{x}.reshape({i}, {i2})", "{x}.expand({i}, *{x}.shape)", "{x}.flatten()", "{x}.chunk(2)[0]"),
-    *("{x}.narrow(0, 0, {i})", "{x}.split({i})[0]", "{x}.permute(*range({x}.ndim)[::-1])"),
-    *("{x}.contiguous()", "{x}.unbind(0)[0]", "{x}.view(-1)", "{x}.movedim(0, -1)"),
-)
-REDUCTIONS = (
-    *("{x}.sum(0)", "{x}.sum()", "{x}.mean(-1)", "{x}.amax(0)", "{x}.sum(-1, keepdim=True)"),
-    *("{x}.cumsum(0)", "{x}.softmax(-1)", "{x}.prod(0)", "{x}.argmax(0)", "{x}.var(0)"),
-)
-OTHERS = (
-    *("{x} @ {y}", "al.cat([{x}, {y}], 0)", "al.stack([{x}, {x}], 0)", "{x}.repeat(2, *[1] * {r})"),
-    *(
-        "al.zeros({i}, {i2}) + 1.0",
-        "al.arange({i}) * 1.0",
-        "al.ones({i})",
-        "al.full(({i}, 1), 2.0)",
-    ),
-    *("al.nn.functional.pad({x}, (1, {p}))", "{x}.roll(1, 0)", "{x}.tril()", "{x}.sum_to_size(1)"),
-    *(
-        "{x}.index_select(0, al.arange({x}.shape[0]))",
-        "{x}.new_zeros({i})",
-        "{x}.sort(-1)[0]",
-        "{x} / {i}",
-    ),
-)
-WRITES = (
-    *(
-        "{x}.mul_(2.0)",
-        "{x}[0] = 1.0",
-        "{x}.add_({y})",
-        "{x}[1:].zero_()",
-        "{x}.view(-1)[::2].add_(1)",
-    ),
-    *("{x}.t().copy_({y})", "{x}[..., :{i}].fill_(3.0)", "{x}.transpose_(0, -1)", "{x}.relu_()"),
-)
-CONDITIONS = (
-    *(
-        "{i} == 1",
-        "{i} == {i2}",
-        "{i} > 3",
-        "{i} % 2 == 0",
-        "{i} <= {i2}",
-        "{i} != 0",
-        "{i} // 2 > 1",
-    ),
-    *("{x}.numel() > 6", "{x}.shape[0] in (2, 4)", "{i} * {i2} == 8", "min({i}, {i2}) == 2"),
-)
-INTS = (
-    *(
-        "n",
-        "m",
-        "k",
-        "n + 1",
-        "n * m",
-        "n // 2",
-        "m % 3",
-        "max(n, m)",
-        "min(n, 3)",
-        "2",
-        "1",
-        "n - m",
-    ),
-    *(
-        "abs(n - m)",
-        "(n + 1) // 2",
-        "n ** 2",
-        "len({x})",
-        "{x}.shape[-1]",
-        "{x}.numel()",
-        "n - n // 2",
-    ),
-)
-
-
-@attrs.frozen
-class SizeProgram:
-    """The lines of a function of some tensors, with the shape of each as expressions of symbols."""
-
-    shapes: tuple[tuple[str, ...], ...]
-    lines: tuple[str, ...]
-    requires_grad: tuple[bool, ...]
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """The symbols of the shapes."""
-        used = {each for shape in self.shapes for each in shape}
-        return tuple(each for each in SYMBOLS if each in used)
-
-    @property
-    def text(self) -> str:
-        names = [f"a{k}" for k in range(len(self.shapes))]
-        sizes = []
-        for symbol in SYMBOLS:
-            place = next(
-                ((k, d) for k, s in enumerate(self.shapes) for d, e in enumerate(s) if e == symbol),
-                None,
-            )
-            sizes.append(
-                f"{symbol} = " + ("2" if place is None else f"a{place[0]}.shape[{place[1]}]")
-            )
-        body = [*sizes, *self.lines]
-        return "\n    ".join([f"def program({', '.join(names)}):", *body]) + "\n"
-
-    def function(self) -> Callable[..., Any]:
-        """The function of the text."""
-        scope: dict[str, Any] = {"al": al}
-        exec(self.text, scope)
-        made: Callable[..., Any] = scope["program"]
-        return made
-
-    def arguments(self, sizes: dict[str, int]) -> list[al.Tensor]:
-        """Fresh arguments of these sizes, the same ones at each call."""
-        generator = np.random.default_rng(7)
-        made = []
-        for shape, grad in zip(self.shapes, self.requires_grad, strict=True):
-            numbers = [
-                sizes.get(each) or int(each) if each.isdigit() else sizes[each] for each in shape
-            ]
-            array = generator.integers(-4, 5, numbers).astype(np.float32) / 2
-            made.append(al.tensor(array).requires_grad_(grad))
-        return made
-
-
-def draw(seed: int) -> SizeProgram:
-    """The random program of a seed."""
-    dice = random.Random(seed)
-    count = dice.choice((1, 1, 2, 2, 3))
-    symbols = SYMBOLS[: dice.choice((1, 2, 2, 3))]
-    shapes = tuple(
-        tuple(dice.choice((*symbols, *symbols, "1", "3")) for _ in range(dice.choice((1, 2, 2, 3))))
-        for _ in range(count)
-    )
-    if not any(each in SYMBOLS for shape in shapes for each in shape):
-        shapes = (("n", *shapes[0][1:]), *shapes[1:])
-    grads = tuple(dice.random() < 0.4 for _ in shapes)
-    lines: list[str] = []
-    names = [f"a{k}" for k in range(count)]
-    program = SizeProgram(shapes, (), grads)
-    for step in range(dice.randint(1, 7)):
-        for _ in range(8):
-            line, name = _line(dice, names, f"v{step}")
-            tried = SizeProgram(shapes, (*lines, *line.split("\n"), f"return {name or 0}"), grads)
-            if _runs(tried) or dice.random() < 0.02:
-                lines += line.split("\n")
-                names += [name] if name else []
-                break
-    results = [*dice.sample(names, min(len(names), dice.randint(1, 3)))]
-    if dice.random() < 0.3:
-        results.append(_int(dice, names))
-    program = SizeProgram(shapes, (*lines, f"return [{', '.join(results)}]"), grads)
-    return program
-
-
-def _int(dice: random.Random, names: Sequence[str]) -> str:
-    return dice.choice(INTS).format(x=dice.choice(names))
-
-
-def _line(dice: random.Random, names: Sequence[str], new: str) -> tuple[str, str]:
-    x, y = dice.choice(names), dice.choice(names)
-    values = {
-        "x": x,
-        "y": y,
-        "i": _int(dice, names),
-        "i2": _int(dice, names),
-        "j": dice.choice(("0", "-1", "1")),
-        "d": dice.choice(("0", "-1")),
-        "p": dice.choice(("0", "2", "n % 2")),
-        "r": f"({x}.ndim - 1)",
-    }
-    family = dice.choice((UNARY, BINARY, VIEWS, VIEWS, VIEWS, REDUCTIONS, OTHERS, WRITES))
-    text = dice.choice(family).format(**values)
-    if family is WRITES:
-        line, name = text, ""
-    else:
-        line, name = f"{new} = {text}", new
-    if dice.random() < 0.15:
-        condition = dice.choice(CONDITIONS).format(**values)
-        other = f"{new} = {x}" if name else "pass"
-        line = f"if {condition}:\n    {line}\nelse:\n    {other}"
-    return line, name
-
-
-def _runs(program: SizeProgram) -> bool:
-    try:
-        program.function()(*program.arguments(TRIED))
-    except Exception:
-        return False
-    return True
+from tests.end_to_end.drawn_size_programs import TRIED, SizeProgram, draw
 
 
 # ------------------------------------------------------------------------------------- comparison
@@ -232,7 +27,7 @@ def observed(function: Callable[..., Any], arguments: Sequence[al.Tensor]) -> An
     try:
         results = function(*arguments)
     except Exception as error:
-        return type(error).__name__, str(error).splitlines()[0]
+        return type(error).__name__, str(error).partition("\n")[0]
     tensors = [*arguments, *[each for each in results if isinstance(each, al.Tensor)]]
     seen = [_seen(each) for each in tensors]
     plain = [(type(r).__name__, r) for r in results if not isinstance(r, al.Tensor)]
@@ -243,6 +38,13 @@ def observed(function: Callable[..., Any], arguments: Sequence[al.Tensor]) -> An
 
 
 def _seen(tensor: al.Tensor) -> Any:
+    try:
+        return _facts(tensor)
+    except al.AotliteError as error:  # of a view that was written since
+        return type(error).__name__, str(error).partition("\n")[0]
+
+
+def _facts(tensor: al.Tensor) -> Any:
     geometry = tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor._version
     return (*geometry, str(tensor.dtype), tensor.requires_grad, _numbers(tensor))
 
@@ -253,13 +55,13 @@ def _numbers(tensor: al.Tensor) -> Any:
 
 def _gradients(tensors: Sequence[al.Tensor], arguments: Sequence[al.Tensor]) -> Any:
     leaves = [each for each in arguments if each.requires_grad and each.is_leaf]
-    roots = [each for each in tensors if each.requires_grad and not each.is_leaf]
-    if not leaves or not roots:
-        return None
     try:
+        roots = [each for each in tensors if each.requires_grad and not each.is_leaf]
+        if not leaves or not roots:
+            return None
         found = al.autograd.grad([(each * each).sum() for each in roots], leaves, allow_unused=True)
     except al.AotliteError as error:
-        return type(error).__name__, str(error).splitlines()[0]
+        return type(error).__name__, str(error).partition("\n")[0]
     return [None if each is None else (tuple(each.shape), _numbers(each)) for each in found]
 
 
@@ -280,7 +82,9 @@ def all_sizes(program: SizeProgram, most: int) -> Iterator[dict[str, int]]:
         yield dict(zip(symbols, values, strict=True))
 
 
-def check(program: SizeProgram, most: int, **options: Any) -> tuple[Counter[str], str]:
+def check(
+    program: SizeProgram, most: int, *, witnesses: bool = False, **options: Any
+) -> tuple[Counter[str], str]:
     """Compares a program at all sizes; what was seen, and the first difference, empty if none."""
     seen: Counter[str] = Counter()
     compiled = al.compile(program.function(), dynamic=True, recompile_limit=1000, **options)
@@ -302,7 +106,29 @@ def check(program: SizeProgram, most: int, **options: Any) -> tuple[Counter[str]
     seen["entries"] += len(regions)
     seen["guards"] += sum(len(region.guards) for region in regions)
     seen["served"] += sum(len(region.sizes) for region in regions)
+    if witnesses:
+        needs, is_open = needs_of_guards(compiled)
+        seen.update(needs)
+        for each in is_open:
+            print(f"open: {each}", flush=True)
     return seen, ""
+
+
+def needs_of_guards(compiled: Any) -> tuple[Counter[str], list[str]]:
+    """How many guards have a witness, are implied by others, or are open; and the open ones."""
+    seen: Counter[str] = Counter()
+    is_open = []
+    for region in compiled.regions(witnesses=True):
+        if region.unknown:
+            seen["unrepeatable"] += 1
+            is_open.append(region.unknown)
+        for need in region.needs:
+            is_kept = any(need.guard is guard for guard in region.guards)
+            kind = "witness" if need.witness is not None else "open" if need.is_open else "implied"
+            seen[kind if is_kept else "dropped"] += 1
+            if need.is_open:
+                is_open.append(f"{need!r} {region.arguments}")
+    return seen, is_open
 
 
 def main() -> int:
@@ -312,19 +138,24 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200, help="programs (default 200)")
     parser.add_argument("--seed", type=int, default=0, help="of the first program (default 0)")
     parser.add_argument("--most", type=int, default=8, help="the largest size (default 8)")
+    parser.add_argument("--most-of-three", type=int, help="that of three sizes (default: the same)")
     parser.add_argument("--backend", default="reference")
+    parser.add_argument("--witnesses", action="store_true", help="look for those of all guards")
     parser.add_argument("--show", type=int, default=5, help="differences to print (default 5)")
     given = parser.parse_args()
     total: Counter[str] = Counter()
     different = 0
     for seed in range(given.seed, given.seed + given.count):
         program = draw(seed)
-        most = given.most if len(program.symbols) < 3 else min(given.most, 4)
+        most = given.most if len(program.symbols) < 3 else given.most_of_three or given.most
         try:
-            seen, difference = check(program, most, backend=given.backend)
+            how = {"witnesses": given.witnesses, "backend": given.backend}
+            seen, difference = check(program, most, **how)
         except Exception as error:
             seen, difference = Counter(), f"{type(error).__name__}: {error}"
         total.update(seen)
+        if given.witnesses and seen["open"]:
+            print(f"seed {seed} {program}\n{program.text}", flush=True)
         if difference:
             different += 1
             if different <= given.show:

@@ -12,9 +12,8 @@ by their sizes. Rules: DYN-1, DYN-8, DYN-10. Spec: `specs/size_regions.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -33,6 +32,7 @@ from aotlite.pipeline.derivatives import Derivable
 from aotlite.pipeline.lowering import forget_origins
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
 from aotlite.pipeline.size_regions.kernels import Instance, SizedKernels
+from aotlite.pipeline.size_regions.witnesses import Retrace, Retraced, needs_of
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.base import Record
@@ -53,8 +53,10 @@ from aotlite.stages.shared.size_values import AtSizes
 
 if TYPE_CHECKING:
     from aotlite.ir.symbols import validation
+    from aotlite.ir.symbols.validation import weakest
 else:  # for regions alone
     validation = deferred("aotlite.ir.symbols.validation")
+    weakest = deferred("aotlite.ir.symbols.validation.weakest")
 
 PROOF_SECONDS = 1.0
 """The time that a proof of a region's guards may take; what is open then is in its verdict."""
@@ -113,6 +115,7 @@ def region_entry(
     request: Request,
     compilation: Compilation,
     entry_of: EntryOf,
+    again: Retraced,
 ) -> CompiledEntry:
     """The entry of a region, with its instance for the call that was captured."""
     sizes = captured.recorder.sizes
@@ -129,18 +132,23 @@ def region_entry(
         forget_origins(graph)
         kernels.append(None if graph is None else SizedKernels(graph, sizes))
     light = attrs.evolve(cut, joint=_without_ops(cut.joint), kernels=tuple(kernels))
+    members = {id(reals[each.role]) for each in captured.inputs if each.family is not None}
+    assumed = sizes.table.log
+    proves = None if compilation.options.verify else False
+    needless = weakest.implied(sizes.table, assumed, solver=proves)
     region = SizeRegion(
         name=request.name,
         number=compilation.number,
         sizes=sizes,
-        guards=tuple(sizes.table.log),
+        guards=tuple([each for each in assumed if each not in needless]),
+        retrace=Retrace.of(request, again, compilation, members),
         records=light,
         facts=facts,
         make_entry=partial(entry_of, compilation, request.name),
         why_not_unsized=partial(what_fails, checks, source.scope),
     )
     if compilation.options.verify:
-        sizes.proof = validation.validate(sizes.table, time_limit=PROOF_SECONDS)
+        sizes.proof = validation.validate(sizes.table, region.guards, time_limit=PROOF_SECONDS)
     sizes.table.closed = True
     region.check_marks()
     region.begin(request.leaves)
@@ -168,7 +176,9 @@ class SizeRegion:
     """The compilation's (GEN-9)."""
     sizes: SymbolicSizes
     guards: tuple[Assumption, ...]
-    """The conditions on sizes: the assumptions of the capture, each with the line that made it."""
+    """The conditions on sizes: the assumptions of the capture that no others imply, each with the
+    line that made it."""
+    retrace: Retrace
     records: StageRecords
     facts: GuardedFacts
     make_entry: Callable[[str, StageRecords, GuardedValues], CompiledEntry]
@@ -180,14 +190,14 @@ class SizeRegion:
     call: Callable[[Any], object] = attrs.field(init=False)
     _runs: dict[tuple[int, ...], Callable[[Any], object]] = attrs.field(factory=dict)
     _lock: Any = attrs.field(factory=lock)
-    _numbers: Iterator[int] = attrs.field(factory=lambda: count(1))
-    _calls: list[int] = attrs.field(factory=lambda: [0])
+    _counts: list[int] = attrs.field(factory=lambda: [0, 0])
+    """How many calls were of this region, and how many instances were made."""
 
     def check_marks(self) -> None:
         """Raises GuardError if the program fixes a size that the user marked as a symbol."""
         for name, asked in self.sizes.asked.items():
             symbol = self.sizes.table.named(name)
-            fixing = [g for g in self.guards if g.specializes and _left(g) is symbol]
+            fixing = [g for g in self.sizes.table.log if g.specializes and _left(g) is symbol]
             if asked.is_marked and fixing:
                 source, guard = self.sizes.sources[name], fixing[0]
                 what = f"{source} is marked as dynamic, and the function fixes it"
@@ -230,8 +240,8 @@ class SizeRegion:
         key = listed([each.text for each in found])
         source.add(f"    key = {key}", "except GUARD_ERRORS:", "    return MISS")
         source.add("run = RUNS.get(key)", "if run is None:", "    return other(key, leaves)")
-        source.add("calls[0] += 1", "return run(leaves)")
-        source.scope["calls"] = self._calls
+        source.add("counts[0] += 1", "return run(leaves)")
+        source.scope["counts"] = self._counts
         call, _ = source.function(self.name, f"{self.number} sizes")
         return call
 
@@ -239,13 +249,18 @@ class SizeRegion:
         made = self._instance(key, leaves)
         if made is None:
             return MISS
-        self._calls[0] += 1
+        self._counts[0] += 1
         return made.guarded.call(leaves)
 
     @property
     def calls(self) -> int:
         """The number of calls whose sizes were of this region."""
-        return self._calls[0]
+        return self._counts[0]
+
+    def needs(self) -> list[weakest.GuardNeed]:
+        """For each assumption of the capture why it is a guard, or is none (DYN-24)."""
+        with self._lock, self.sizes.lock:
+            return needs_of(self.retrace, self.sizes, self.sizes.table.log)
 
     # --- instances
     def _instance(self, key: tuple[int, ...], leaves: Sequence[object]) -> CompiledEntry | None:
@@ -261,7 +276,8 @@ class SizeRegion:
             bases, partition = cut.convention.bases, cut.partition
             facts = self.facts.at(dict(zip(self.symbols, key, strict=True)))
             values = facts.values(leaves, reals, cut.meta, bases, partition)
-            number = f"{self.number}.{next(self._numbers)}"
+            self._counts[1] += 1
+            number = f"{self.number}.{self._counts[1]}"
             made = self.make_entry(number, cut, values)
             with UNFORKED:
                 if len(self.instances) >= MOST_INSTANCES:

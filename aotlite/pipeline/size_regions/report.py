@@ -19,12 +19,15 @@ from aotlite.ir.symbols.assumption import Assumption
 from aotlite.pipeline.recompile_limit import Miss
 from aotlite.pipeline.request import CompiledEntry
 from aotlite.pipeline.size_regions.region import SizeRegion
+from aotlite.pipeline.size_regions.witnesses import Unrepeatable
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 
 if TYPE_CHECKING:
     from rich import console as consoles
     from rich import table as tables
+
+    from aotlite.ir.symbols.validation.weakest import GuardNeed
 else:  # for who prints a table
     consoles, tables = deferred("rich.console"), deferred("rich.table")
 
@@ -42,9 +45,13 @@ class RegionRow:
     """The sizes for which there are instances, in the order of the symbols."""
     calls: int | None
     """The number of calls; None for an entry without symbols, which does not count them."""
+    needs: tuple[GuardNeed, ...] = ()
+    """Why each guard is needed, and what needed none as others imply it; if it was asked for."""
+    unknown: str = ""
+    """Why that cannot be said."""
 
     @classmethod
-    def of(cls, entry: CompiledEntry) -> RegionRow:
+    def of(cls, entry: CompiledEntry, *, witnesses: bool = False) -> RegionRow:
         """The row of an entry."""
         arguments = tuple([f"{each.place}: {each.meta}" for each in entry.meta.inputs])
         region = entry.guarded
@@ -52,7 +59,13 @@ class RegionRow:
             return cls(entry.number, arguments, (), (), None)
         numbers = [f"argument {i}: int {each}" for i, each in region.sizes.numbers.items()]
         arguments = (*arguments, *numbers)
-        return cls(entry.number, arguments, region.guards, tuple(region.instances), region.calls)
+        row = cls(entry.number, arguments, region.guards, tuple(region.instances), region.calls)
+        if not witnesses:
+            return row
+        try:
+            return attrs.evolve(row, needs=tuple(region.needs()))
+        except Unrepeatable as error:
+            return attrs.evolve(row, unknown=str(error))
 
 
 @attrs.frozen(repr=False)
@@ -62,9 +75,9 @@ class RegionTable:
     rows: tuple[RegionRow, ...]
 
     @classmethod
-    def of(cls, entries: Iterable[CompiledEntry]) -> RegionTable:
+    def of(cls, entries: Iterable[CompiledEntry], *, witnesses: bool = False) -> RegionTable:
         """The table of these entries."""
-        return cls(tuple(map(RegionRow.of, entries)))
+        return cls(tuple([RegionRow.of(each, witnesses=witnesses) for each in entries]))
 
     def __iter__(self) -> Iterator[RegionRow]:
         return iter(self.rows)
@@ -79,8 +92,12 @@ class RegionTable:
             places = [_line(each) for each in row.guards] or [""]
             calls = "" if row.calls is None else str(row.calls)
             cells = "\n".join(row.arguments), "\n".join(conditions), "\n".join(places), calls
-            lines.append((str(row.number), *cells))
-        return _table(("entry", "arguments", "conditions", "line", "calls"), lines)
+            whys = row.unknown or "\n".join(map(str, row.needs))
+            lines.append((str(row.number), *cells, whys))
+        columns = "entry", "arguments", "conditions", "line", "calls", "why"
+        if any(line[-1] for line in lines):
+            return _table(columns, lines)
+        return _table(columns[:-1], [line[:-1] for line in lines])
 
 
 @attrs.frozen
@@ -119,8 +136,12 @@ class EntryReports:
     recompiles: list[Recompile]
     _name: str
 
-    def regions(self) -> RegionTable:
+    def regions(self, *, witnesses: bool = False) -> RegionTable:
         """The entries as regions of sizes: conditions, the user's lines that caused them, calls.
+
+        With `witnesses`, also why each condition is needed: sizes that violate it alone, and at
+        which the function, traced again, is another program. A condition that excludes sizes for
+        nothing is shown with some of them (DYN-24).
 
         >>> import aotlite as al
         >>> double = al.compile(lambda x: x * 2 if x.shape[0] > 3 else x, dynamic=True)
@@ -130,7 +151,7 @@ class EntryReports:
         ['s0 > 3'] 2
         ['s0 <= 3'] 1
         """
-        return RegionTable.of(self.entries)
+        return RegionTable.of(self.entries, witnesses=witnesses)
 
     def explain_recompiles(self) -> RecompileTable:
         """For each entry, the guard of each earlier entry that failed for the call it was made for.

@@ -124,6 +124,8 @@ class SymbolicSizes:
     """How it was shown that the guards imply every fact that was used (DYN-11)."""
     lock: Any = attrs.field(factory=lock)
     """Held by who records or proves with the table: instances of several threads share it."""
+    fixed: Mapping[int, TensorMeta | int] | None = None
+    """The metas and ints of arguments in a capture that asks whether it differs at other sizes."""
     _named: dict[str, SymInt] = attrs.field(factory=dict)
 
     def __bool__(self) -> bool:
@@ -132,6 +134,9 @@ class SymbolicSizes:
 
     def meta(self, argument: int, meta: TensorMeta) -> TensorMeta:
         """The meta of a flat argument, with symbols for the sizes that were asked for."""
+        if self.fixed is not None:
+            fixed = self.fixed.get(argument)
+            return fixed if isinstance(fixed, TensorMeta) else meta
         shape = [self._size(SizeSource(argument, dim), size) for dim, size in enumerate(meta.shape)]
         if not is_symbolic(shape):
             return meta
@@ -142,6 +147,9 @@ class SymbolicSizes:
 
     def number(self, argument: int, hint: int) -> int:
         """The symbol for a flat argument that is an int, if it was asked for; else the int."""
+        if self.fixed is not None:
+            number = self.fixed.get(argument)
+            return number if isinstance(number, int) else hint
         source = NumberSource(argument)
         asked = self.requests.get(source)
         if asked is None or not -SHORT <= hint < SHORT:

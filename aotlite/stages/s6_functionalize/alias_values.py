@@ -15,7 +15,6 @@ import attrs
 
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep
 from aotlite.ir.geometry import layout
-from aotlite.ir.geometry.sizes import needed
 from aotlite.ir.graph import Copy, Graph, Node
 from aotlite.ir.graph.builder import Builder, Proxy
 from aotlite.ir.meta import TensorMeta
@@ -156,7 +155,7 @@ class AliasValues:
     def in_layout(self, value: Node, eager: TensorMeta) -> Node:
         """The value with dimensions in the memory order of the written tensor in eager (FUN-12)."""
         meta: TensorMeta = value.meta  # type: ignore[assignment]
-        if needed(_lies_like, meta.shape, meta.stride, eager.stride):
+        if meta.dense and layout.same_order(meta.shape, meta.stride, eager.stride):
             return value
         stride = layout.clone_strides(eager.shape, eager.stride)
         return self.copy(value, stride, "the tensor that is written lies so in memory")
@@ -167,7 +166,3 @@ class AliasValues:
         copy = self.build.emit(op, args)
         self.copies.append(Copy(copy, reason))
         return copy
-
-
-def _lies_like(shape: layout.Shape, stride: layout.Stride, wanted: layout.Stride) -> bool:
-    return layout.is_dense(shape, stride) and layout.same_order(shape, stride, wanted)

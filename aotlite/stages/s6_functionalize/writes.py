@@ -6,7 +6,6 @@ Spec: `specs/s6_functionalize.md`. Note [Group and alias] in `aliases.py`.
 
 from __future__ import annotations
 
-from aotlite.ir.geometry.sizes import always_equal
 from aotlite.ir.graph import Node
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.op import InplaceOp
@@ -24,7 +23,7 @@ def add_write(values: AliasValues, node: Node, *, trains: bool) -> None:
     `trains`: the graph has a backward, before which the caller may write the source of a copy_."""
     op: InplaceOp = node.target
     alias = values.alias(node.args[0])
-    if always_equal(alias.meta.numel, 0):  # nothing is written, and empty views have no inverse
+    if type(alias.meta.numel) is int and not alias.meta.numel:  # empty views have no inverse
         values.env[node] = alias
         return
     value = values.in_layout(_result(values, op, node, alias), alias.meta)

@@ -43,9 +43,9 @@ def is_installed() -> bool:
 
 
 class Solver:
-    """Questions about one trace, under its premises."""
+    """Questions about one trace, under its premises; about sizes up to `most` if it is given."""
 
-    def __init__(self, premises: Premises) -> None:
+    def __init__(self, premises: Premises, most: int | None = None) -> None:
         import z3
 
         self._z3: Any = z3
@@ -53,12 +53,15 @@ class Solver:
         self._atoms: dict[Atom, Formula] = {}
         self._names: dict[str, Formula] = {}
         self._solver = z3.Solver()
+        self._quotients: dict[tuple[int, int], tuple[tuple[Formula, Formula], object]] = {}
+        """By the ids of two terms, which are kept: their quotient and remainder."""
         self._power = z3.Function("power", z3.IntSort(), z3.IntSort(), z3.IntSort())
         for name, symbol in premises.symbols.items():
             self._names[name] = made = z3.Int(name)
             low, high = symbol.room
             self._solver.add(*([made >= low] if low is not None else []))
             self._solver.add(*([made <= high] if high is not None else []))
+            self._solver.add(*([made <= most] if most is not None else []))
         for guard in premises.guards:
             if isinstance(guard.fact, SymBool):
                 self._solver.add(self.fact(guard.fact))
@@ -178,6 +181,12 @@ class Solver:
 
     def _divided(self, left: Formula, right: Formula) -> tuple[Formula, Formula]:
         """Quotient and remainder; nothing is said of them where the divisor is 0."""
+        key = left.get_id(), right.get_id()
+        if key not in self._quotients:  # one of both, by which `a % b == 0` says `a == b*(a//b)`
+            self._quotients[key] = self._new_quotient(left, right), (left, right)
+        return self._quotients[key][0]
+
+    def _new_quotient(self, left: Formula, right: Formula) -> tuple[Formula, Formula]:
         z3 = self._z3
         divisor = z3.simplify(right)
         if z3.is_int_value(divisor) and divisor.as_long() > 0:  # z3's own are Python's then

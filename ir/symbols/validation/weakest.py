@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import attrs
 
 from aotlite.ir.symbols.assumption import Assumption
+from aotlite.ir.symbols.cases.parts import SizePart, no_matter
 from aotlite.ir.symbols.symint import SymBool
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.ir.symbols.validation.claims import Claim, Evaluation, Premises, Values
@@ -20,17 +21,21 @@ from aotlite.ir.symbols.validation.expansion import Expansion
 from aotlite.ir.symbols.validation.search import near, sides, small
 from aotlite.ir.symbols.validation.solver import Solver, is_installed
 
-__all__ = ["GuardNeed", "weakest"]
+__all__ = ["GuardNeed", "implied", "weakest"]
 
 Differs = Callable[[Values], bool]
 
 _MOST_TRIES = 24
 """How many sizes that violate one guard alone are tried."""
+_SHOWN = 2
+"""How many of them are shown."""
 _SWEPT = 4_000
 """No cube that is swept has more points."""
+_FEW = 100
+"""No cube has that is looked through when a region is made."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class GuardNeed:
     """What is known of the need for one guard."""
 
@@ -47,13 +52,29 @@ class GuardNeed:
         """Whether neither a witness nor a proof was found."""
         return self.witness is None and not self.is_needless
 
-    def __str__(self) -> str:
+    @property
+    def why(self) -> str:
+        """`needed at s0=4`."""
         if self.is_needless:
-            return f"{self.guard.text}: the other guards imply it"
-        if self.witness is None:
-            return f"{self.guard.text}: no witness; right at {len(self.tried)} sizes it excludes"
-        at = ", ".join(f"{name}={value}" for name, value in self.witness.items())
-        return f"{self.guard.text}: needed at {at}"
+            return "the other guards imply it"
+        if self.witness is not None:
+            return f"needed at {_sizes(self.witness)}"
+        if not self.tried:
+            return "no sizes were found that it alone excludes"
+        shown = "; ".join(map(_sizes, self.tried[:_SHOWN]))
+        count = len(self.tried)
+        more = ", ..." if count > _SHOWN else ""
+        return f"no witness; right at {count} sizes it excludes: {shown}{more}"
+
+    def __str__(self) -> str:
+        return f"{self.guard.text}: {self.why}"
+
+    def __repr__(self) -> str:
+        return f"{self.guard!r}: {self.why}"
+
+
+def _sizes(values: Values) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def weakest(
@@ -63,20 +84,40 @@ def weakest(
     *,
     time_limit: float = 5.0,
     solver: bool | None = None,
+    most: int | None = None,
 ) -> list[GuardNeed]:
     """For each guard, in order: a witness, the proof that it is needless, or neither.
 
     `differs(values)` says whether the recorded program is wrong at these sizes. `solver`: whether
-    to ask z3; default where it is installed. A needless guard is dropped before the others are
-    looked at, the last one first, so that of two equal guards one stays.
+    to ask z3; default where it is installed. No witness has a size above `most`. A needless guard
+    is dropped before the others are looked at, the last one first, so that of two equal guards one
+    stays.
     """
     search = _Search(table, guards, differs, time.monotonic() + time_limit)
     search.asks = is_installed() if solver is None else solver
     search.drop_needless()
     search.sweep()
     if search.asks:
-        search.solve()
+        search.solve(most)
     return search.needs
+
+
+def implied(
+    table: SymbolTable,
+    guards: Sequence[Assumption],
+    *,
+    time_limit: float = 0.2,
+    solver: bool | None = None,
+) -> list[Assumption]:
+    """The guards that can be left out, as others imply them: a quick search.
+
+    Of most others a size near the hints, or a small one, shows that they alone exclude it.
+    """
+    search = _Search(table, guards, lambda _: True, time.monotonic() + time_limit)
+    search.asks = is_installed() if solver is None else solver
+    search.sweep(_FEW)
+    search.drop_needless()
+    return [need.guard for need in search.needs if need.is_needless]
 
 
 class _Search:
@@ -97,11 +138,15 @@ class _Search:
         """Marks the guards that those implied which are kept."""
         for need in reversed(self.needs):
             claim = _claim(need.guard)
-            if claim is not None:
-                need.is_needless = self._is_implied(claim, self._others(need))
+            if claim is not None and need.witness is None and len(self.needs) > 1:
+                need.is_needless = self._is_implied(claim, need.guard, self._others(need))
 
-    def _is_implied(self, claim: Claim, others: Premises) -> bool:
+    def _is_implied(self, claim: Claim, guard: Assumption, others: Premises) -> bool:
         if Expansion(others).proves(claim):
+            return True
+        rooms = {name: symbol.room for name, symbol in others.symbols.items()}
+        known = SizePart(others, [other.fact for other in others.guards], rooms, asked=no_matter)
+        if known.knows(guard.fact):
             return True
         return self.asks and Solver(others).refutes(claim, self.deadline) is False
 
@@ -109,11 +154,11 @@ class _Search:
         kept = [each.guard for each in self.needs if each is not need and not each.is_needless]
         return Premises(self.table, kept)
 
-    def sweep(self) -> None:
-        """Looks near the hints, then among all small sizes."""
+    def sweep(self, most: int = _SWEPT) -> None:
+        """Looks near the hints, then among all small sizes, in cubes of so many points."""
         kept = Premises(self.table, [n.guard for n in self.needs if not n.is_needless])
         needs = {id(need.guard): need for need in self.needs if not need.is_needless}
-        for values in self._points(kept):
+        for values in self._points(kept, most):
             if not self._is_wanted(needs.values()):
                 return
             try:
@@ -123,9 +168,9 @@ class _Search:
             if len(failed) == 1:
                 self._try(needs[id(failed[0])], values)
 
-    def _points(self, premises: Premises) -> Iterator[Values]:
+    def _points(self, premises: Premises, most: int) -> Iterator[Values]:
         yield from near(premises)
-        for side in sides(premises, _SWEPT):
+        for side in sides(premises, most):
             yield from small(premises, side)
 
     def _is_wanted(self, needs: Iterable[GuardNeed]) -> bool:
@@ -139,14 +184,14 @@ class _Search:
             else:
                 need.tried.append(values)
 
-    def solve(self) -> None:
-        """Asks z3 for sizes that violate an open guard alone."""
+    def solve(self, most: int | None) -> None:
+        """Asks z3 for sizes, up to `most`, that violate an open guard alone."""
         for need in self.needs:
             claim = _claim(need.guard)
             if not need.is_open or claim is None:
                 continue
             others = self._others(need)
-            asked = Solver(others)
+            asked = Solver(others, most)
             while self._is_wanted([need]):
                 found = asked.refutes(claim, self.deadline, beyond=need.tried)
                 if not found:

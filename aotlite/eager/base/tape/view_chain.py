@@ -170,5 +170,6 @@ def chain_of(*steps: ViewStep) -> ViewChain:
 
 def overlaps_itself(meta: TensorMeta) -> bool:
     """Whether two indices have the same address (TEN-8)."""
-    is_quick = not is_symbolic((*meta.shape, *meta.stride)) and meta.dense
-    return not is_quick and has_internal_overlap(meta.shape, meta.stride)
+    return (is_symbolic((*meta.shape, *meta.stride)) or not meta.dense) and has_internal_overlap(
+        meta.shape, meta.stride
+    )

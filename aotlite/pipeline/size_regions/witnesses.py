@@ -1,0 +1,213 @@
+"""Why a region needs each guard: its function is traced again, at sizes that one guard excludes.
+
+A trace at such sizes sees what no record has: the user's branches, and results that nobody reads.
+A region keeps what a trace takes, without the caller's tensors: empty ones stand for them. Used by
+`report`. Rule: DYN-24. Spec: `specs/guards_proved.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
+from weakref import ref
+
+import attrs
+import numpy as np
+
+from aotlite.eager.base.modes import set_grad_enabled
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tape.view_root import CreationKind
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import is_wrapper
+from aotlite.eager.tracked_objects import TrackedObject
+from aotlite.ir.deferred import deferred
+from aotlite.ir.graph import Graph
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.symbols.assumption import Assumption, concrete
+from aotlite.pipeline.observers import Observers
+from aotlite.pipeline.request import Compilation, Request
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+from aotlite.stages.shared.memory.view_families import copy_autograd
+from aotlite.stages.shared.size_values import AtSizes
+
+if TYPE_CHECKING:
+    from aotlite.ir.graph import symbolic_check
+    from aotlite.ir.symbols.validation import weakest
+else:  # for who asks for witnesses
+    symbolic_check = deferred("aotlite.ir.graph.symbolic_check")
+    weakest = deferred("aotlite.ir.symbols.validation.weakest")
+
+Retraced = Callable[[Request, Compilation], None]
+"""Runs stages 1 to 8 for a compilation's observers."""
+Values: TypeAlias = Mapping[str, int]
+Traced: TypeAlias = "dict[str, Graph | FunctionMeta]"
+"""What the stages of a trace made."""
+_COMPARED = ("1 capture", "2 analyze", "4 joint")
+"""What is the function's own, before simplification."""
+_MOST = 4096
+"""No larger size is tried: a function may loop over it."""
+
+
+class Unrepeatable(Exception):
+    """A trace cannot be repeated, for the reason given. Never leaves this package."""
+
+
+# ------------------------------------------------------------------------------- what is kept
+@attrs.frozen(eq=False, repr=False)
+class Retrace:
+    """The request of a region with stand-ins for its arguments, and how to trace it again."""
+
+    request: Request
+    leaves: tuple[object, ...]
+    """Plain values, empty tensors, and weak references to whatever else the caller has."""
+    again: Retraced
+    compilation: Compilation
+
+    @classmethod
+    def of(
+        cls,
+        request: Request,
+        again: Retraced,
+        compilation: Compilation,
+        members: Collection[int],
+    ) -> Retrace:
+        """What a trace takes that is like that of the request; `members` are ids of the tensors
+        that are of view families."""
+        made = _StandIns(members)
+        bare = attrs.evolve(request, leaves=(), tensors=(), sizes=None)
+        return cls(bare, tuple(map(made.of, request.leaves)), again, compilation)
+
+    def traced(self, sizes: SymbolicSizes) -> Traced:
+        """The graphs of a trace, and the function's metadata, by stage."""
+        found: Traced = {}
+
+        def observe(stage: str, made: object) -> None:
+            if isinstance(made, (Graph, FunctionMeta)):
+                found[stage] = made
+
+        leaves = [each() if isinstance(each, ref) else each for each in self.leaves]
+        for index, (leaf, kept) in enumerate(zip(leaves, self.leaves, strict=True)):
+            if leaf is None and kept is not None:
+                raise Unrepeatable(f"argument {index} of the call that was traced is gone")
+        tensors = [(k, leaf) for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        observers = Observers((observe,), verifies=False, runner=None)
+        with _with_memory(tensors, sizes.fixed or {}):
+            self.again(
+                attrs.evolve(self.request, leaves=leaves, tensors=tensors, sizes=sizes),
+                attrs.evolve(self.compilation, observers=observers),
+            )
+        return found
+
+
+class _StandIns:
+    """Empty tensors for those of a call: of one memory where they are, with their history."""
+
+    def __init__(self, members: Collection[int]) -> None:
+        self._members = members
+        self._made: dict[int, Tensor] = {}
+        self._storages: dict[int, Storage] = {}
+
+    def of(self, leaf: object) -> object:
+        """What stands for a leaf."""
+        if isinstance(leaf, TrackedObject) or (isinstance(leaf, Tensor) and is_wrapper(leaf)):
+            return ref(leaf)
+        return self._tensor(leaf) if isinstance(leaf, Tensor) else leaf
+
+    def _tensor(self, real: Tensor) -> Tensor:
+        made = self._made.get(id(real))
+        if made is None:
+            if real._base is not None and id(real) in self._members:
+                made = self._view(real, self._tensor(real._base))
+            else:
+                made = self._alone(real)
+            self._made[id(real)] = made
+        return made
+
+    def _alone(self, real: Tensor) -> Tensor:
+        made = Tensor(self._storage(real.storage), real.meta, real.offset)
+        copy_autograd(real, made, requires_grad=real.requires_grad_outside())
+        if real._base is not None:
+            made._base = self._tensor(real._base)
+        return made
+
+    def _view(self, real: Tensor, base: Tensor) -> Tensor:
+        """A view of the base's stand-in: tensors of one base stay a view family."""
+        with set_grad_enabled(real._kind is not CreationKind.NO_GRAD):
+            made = base.as_strided(real.shape, real.meta.stride, real.offset)
+        return made
+
+    def _storage(self, real: Storage) -> Storage:
+        made = self._storages.get(id(real))
+        if made is None:
+            buffer = _bytes(real.nbytes())
+            made = self._storages[id(real)] = Storage(buffer, writable=real.writable)
+        return made
+
+
+def _bytes(count: int) -> np.ndarray:
+    """An array of so many bytes, which are one."""
+    return np.broadcast_to(np.zeros(1, np.uint8), (count,))
+
+
+@contextmanager
+def _with_memory(
+    tensors: Sequence[tuple[int, Tensor]], metas: Mapping[int, object]
+) -> Iterator[None]:
+    """A block in which the memory of stand-ins is as large as it is where they have these metas."""
+    pairs = [(each, metas.get(index)) for index, each in tensors]
+    changed = [(each, meta) for each, meta in pairs if isinstance(meta, TensorMeta)]
+    kept = [(each.storage, each.storage.buffer) for each, _ in changed]
+    for (each, meta), (storage, buffer) in zip(changed, kept, strict=True):
+        more = (meta.span - each.meta.span) * each.dtype.itemsize
+        storage.buffer = _bytes(max(buffer.nbytes + more, 0))
+    try:
+        yield
+    finally:
+        for storage, buffer in reversed(kept):
+            storage.buffer = buffer
+
+
+# -------------------------------------------------------------------------------- the question
+def needs_of(
+    retrace: Retrace, sizes: SymbolicSizes, guards: Sequence[Assumption]
+) -> list[weakest.GuardNeed]:
+    """Why each of these guards of a region is needed. Raises Unrepeatable."""
+    symbolic: dict[int, TensorMeta | int] = {**sizes.metas, **sizes.numbers}
+    requests = {each: asked for each, asked in sizes.requests.items() if each.argument in symbolic}
+    sizes = SymbolicSizes(requests)
+    recorded = retrace.traced(sizes)
+    found = sizes.table.log
+    if [each.text for each in found] != [each.text for each in guards]:
+        raise Unrepeatable("the function has other guards when it is traced again" )
+
+    def differs(values: Mapping[str, int]) -> bool:
+        fixed = {index: concrete(each, values) for index, each in symbolic.items()}
+        try:
+            numbers = retrace.traced(SymbolicSizes({}, fixed=fixed))
+            return _differ(recorded, numbers, values)
+        except Exception:  # the function may raise anything there
+            return True
+
+    needs = weakest.weakest(sizes.table, found, differs, most=_MOST)
+    for need, guard in zip(needs, guards, strict=True):
+        need.guard = guard  # with the line that asked when the region was captured
+    return needs
+
+
+def _differ(recorded: Traced, other: Traced, values: Values) -> bool:
+    """Whether a trace with numbers differs from the recorded one at these sizes."""
+    put = AtSizes(values).put
+    for stage in _COMPARED:
+        mine, found = put(recorded.get(stage)), other.get(stage)
+        if isinstance(mine, Graph) and isinstance(found, Graph):
+            same = symbolic_check.same_program(mine, found)
+        elif isinstance(mine, FunctionMeta) and isinstance(found, FunctionMeta):
+            same = mine.explain() == found.explain()
+        else:
+            same = mine is found
+        if not same:
+            return True
+    graphs = [made for made in recorded.values() if isinstance(made, Graph)]
+    return any(symbolic_check.misfit(graph, values) is not None for graph in graphs)

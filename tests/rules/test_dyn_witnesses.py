@@ -1,0 +1,153 @@
+"""DYN-24: `regions(witnesses=True)` says for each guard why it is needed."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import aotlite as al
+from tests.end_to_end.drawn_size_programs import draw
+from tests.end_to_end.size_programs import check
+
+
+def needs(function: Any, *arguments: Any) -> dict[str, Any]:
+    """The needs of the one region that a call makes, by guard."""
+    compiled = al.compile(function, dynamic=True, backend="reference")
+    compiled(*arguments)
+    (region,) = compiled.regions(witnesses=True)
+    assert not region.unknown
+    return {need.guard.text: need for need in region.needs}
+
+
+@pytest.mark.rules("DYN-24")
+def test_a_branch_of_the_users_has_a_witness() -> None:
+    def branching(x: al.Tensor) -> al.Tensor:
+        return x * 2 if x.shape[0] > 3 and x.shape[1] % 2 == 0 else x
+
+    found = needs(branching, al.ones(5, 4))
+    assert found["s0 > 3"].witness["s0"] <= 3
+    assert found["s1 % 2 == 0"].witness["s1"] % 2 == 1
+
+
+@pytest.mark.rules("DYN-24")
+def test_sizes_at_which_the_function_raises_are_a_witness() -> None:
+    def checked(x: al.Tensor, y: al.Tensor) -> al.Tensor:
+        assert x.shape[0] > 2
+        return x + y
+
+    found = needs(checked, al.ones(5), al.ones(5))
+    assert found["s0 > 2"].witness["s0"] <= 2
+    assert found["s0 == s1"].witness is not None
+
+
+@pytest.mark.rules("DYN-24")
+def test_a_plain_result_and_a_size_that_a_loop_counts_have_witnesses() -> None:
+    def plain(x: al.Tensor) -> Any:
+        return x, "even" if x.shape[0] % 2 == 0 else "odd"
+
+    def loop(x: al.Tensor) -> al.Tensor:
+        for k in range(x.shape[0]):
+            x = x + k
+        return x
+
+    assert needs(plain, al.ones(6))["s0 % 2 == 0"].witness["s0"] % 2 == 1
+    assert needs(loop, al.ones(4))["s0 == 4"].witness is not None
+
+
+@pytest.mark.rules("DYN-24")
+def test_a_guard_that_others_imply_is_dropped_where_the_region_is_made() -> None:
+    def twice(x: al.Tensor) -> al.Tensor:
+        if x.shape[0] > 2 and x.shape[0] > 4:
+            return x * 2
+        return x
+
+    compiled = al.compile(twice, dynamic=True, backend="reference")
+    compiled(al.ones(6))
+    (region,) = compiled.regions(witnesses=True)
+    assert [guard.text for guard in region.guards] == ["s0 > 4"]
+    assert [str(need) for need in region.needs] == [
+        "s0 > 2: the other guards imply it",
+        "s0 > 4: needed at s0=4",
+    ]
+    compiled(al.ones(4))
+    assert len(compiled.entries) == 2
+
+
+@pytest.mark.rules("DYN-24")
+def test_a_guard_that_excludes_sizes_for_nothing_is_open() -> None:
+    def same(x: al.Tensor) -> al.Tensor:
+        if x.shape[0] > 3:
+            return x * 2
+        return x * 2
+
+    (need,) = needs(same, al.ones(5)).values()
+    assert need.is_open
+    assert {"s0": 3} in need.tried
+    assert "no witness; right at" in str(need)
+
+
+@pytest.mark.rules("DYN-24")
+def test_the_table_shows_why() -> None:
+    compiled = al.compile(lambda x: x if len(x) > 3 else -x, dynamic=True, backend="reference")
+    compiled(al.ones(5))
+    text = repr(compiled.regions(witnesses=True))
+    assert "needed at s0=" in text
+    assert "needed at" not in repr(compiled.regions())
+
+
+@pytest.mark.rules("DYN-24", "GEN-8")
+def test_views_numbers_and_gradients_are_traced_again() -> None:
+    def mixed(x: al.Tensor, y: al.Tensor, k: int) -> al.Tensor:
+        x[1:].mul_(2)
+        return (x * k)[: y.shape[0]] + y if y.shape[0] < x.shape[0] else y.sum()
+
+    base = al.ones(6)
+    arguments = base[1:5], base[3:], 3
+    compiled = al.compile(mixed, dynamic=True, backend="reference")
+    compiled(*arguments)
+    w = al.ones(4, requires_grad=True)
+    compiled(w * 1, al.ones(3, requires_grad=True), 3)
+    tables = compiled.regions(witnesses=True)
+    assert [row.unknown for row in tables] == [""] * len(tables)
+    found = [need for row in tables for need in row.needs]
+    assert found
+    assert not any(need.is_open for need in found)
+
+
+@pytest.mark.rules("DYN-24", "BOX-2")
+def test_witnesses_keep_nothing_of_the_caller_alive() -> None:
+    class Scaled(al.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = al.nn.Parameter(al.ones(1))
+
+    def scaled(module: Any, x: al.Tensor) -> al.Tensor:
+        return x * module.weight if x.shape[0] > 2 else x
+
+    compiled = al.compile(scaled, dynamic=True, backend="reference")
+    module, x = Scaled(), al.ones(4)
+    compiled(module, x)
+    (region,) = compiled.regions(witnesses=True)
+    assert [need.witness is not None for need in region.needs] == [True]
+    seen = weakref.ref(module), weakref.ref(x)
+    del module, x, region
+    gc.collect()
+    assert [ref() for ref in seen] == [None, None]
+    (region,) = compiled.regions(witnesses=True)
+    assert region.unknown == "argument 0 of the call that was traced is gone"
+    assert "is gone" in repr(compiled.regions(witnesses=True))
+
+
+@pytest.mark.rules("DYN-24")
+def test_nearly_all_guards_of_random_programs_have_witnesses() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(24):
+        counts, difference = check(draw(seed), 2, witnesses=True, backend="reference")
+        assert not difference
+        seen.update(counts)
+    assert seen["witness"] > 50
+    assert seen["open"] <= 0.2 * seen["witness"]
