@@ -15,7 +15,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Primal, Saved
 from aotlite.pipeline.partitioning import static_roles
 from aotlite.pipeline.request import Compilation
-from aotlite.pipeline.size_regions.kernels import Instance, with_sizes
+from aotlite.pipeline.size_regions.kernels import Instance, with_sized_variants, with_sizes
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -93,10 +93,9 @@ def planned_backward(
     compilation: Compilation,
     derivatives: Derivatives,
 ) -> BackwardPlan | None:
-    """The plan of a partition's backward, for the runtime; None without one.
-    `derivatives` come from `orders_of`."""
+    """The plan of a partition's backward; None without one. `derivatives` are of `orders_of`."""
     fast, lower = compilation.options.fast_paths, compilation.stages["lower"]
-    return plan_backward(
+    plan = plan_backward(
         partition.backward,
         compilation.observers.shown(partial(lower, backend=compiler)),
         both,
@@ -107,6 +106,7 @@ def planned_backward(
         derivatives=derivatives,
         number=compilation.number,
     )
+    return plan and with_sized_variants(plan, compiler)
 
 
 def forget_origins(graph: Graph | None) -> None:

@@ -7,7 +7,7 @@ such kernels for a graph, compiles the graph of each instance. Rules: SIZ-1 to S
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -16,13 +16,19 @@ from aotlite.backends.calling_convention import Run
 from aotlite.backends.protocol import Backend, SizedRun, WindowFunction
 from aotlite.ir.forks import Memo
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph.symbolic.numbers import at_sizes
 from aotlite.ir.meta import table_in
 from aotlite.ir.symbols.assumption import planned_for
+from aotlite.ir.symbols.proving import Unproved, proving
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
+from aotlite.stages.s10_runtime.backward.variants import CompiledVariants
 from aotlite.stages.shared.size_values import Settled
 
 USUAL = 64
 """What stands for a hint of 0 or 1 where kernels are planned."""
+
+Change = Callable[[Graph], Graph]
 
 
 @attrs.define(eq=False, repr=False)
@@ -33,6 +39,7 @@ class SizedKernels:
     sizes: SymbolicSizes
     why_not: list[str] = attrs.field(factory=list)
     """Why there are no kernels for all sizes, by graph."""
+    _changed: Memo[object, tuple[SizedKernels | None]] = attrs.field(factory=Memo)
     _made: Memo[str, tuple[SizedRun | None]] = attrs.field(factory=Memo)
 
     def of(self, backend: Backend) -> SizedRun | None:
@@ -66,6 +73,21 @@ class SizedKernels:
         return usual if fits and all(each.holds(usual) for each in table.log) else hints
 
 
+    def after(self, key: object, change: Change) -> SizedKernels | None:
+        """The kernels of the graph after a change with this key. None if the change needs sizes as
+        numbers."""
+        return self._changed.get(key, self._after, change)[0]
+
+    def _after(self, change: Change) -> tuple[SizedKernels | None]:
+        try:
+            with self.sizes.lock, proving(self.sizes.table):
+                return (SizedKernels(change(self.graph), self.sizes, self.why_not),)
+        except Unproved as problem:
+            why = f"a backward for some gradients needs numbers: {problem}"
+            self.why_not.append(f"{self.graph.name}: {why}")
+            return (None,)
+
+
 @attrs.frozen
 class Instance:
     """The kernels of a graph with symbols, for the graph with these numbers in their place."""
@@ -83,15 +105,35 @@ class SizedBackend:
         self.name = backend.name
         self.trusted = getattr(backend, "trusted", False)
         self.instance = instance
+        self._of: dict[Graph, SizedKernels] = {instance.graph: instance.kernels}
+        """The kernels for all sizes, by the graphs with numbers."""
 
     def compile(self, graph: Graph) -> Run | WindowFunction:
         """The run of the graph: of kernels for all sizes, or of its own."""
-        each = self.instance
-        sized = each.kernels.of(self.backend) if graph is each.graph else None
-        if sized is None:
+        kernels, values = self._of.get(graph), self.instance.values
+        sized = None if kernels is None else kernels.of(self.backend)
+        if kernels is None or sized is None:
             return self.backend.compile(graph)
-        with each.kernels.sizes.lock:  # it may ask the table
-            return sized.at(each.values)
+        with kernels.sizes.lock:  # it may ask the table
+            return sized.at(values)
+
+    def changed(self, graph: Graph, key: object, change: Change) -> Graph:
+        """The graph after a change with this key. The change of the instance's graph is made once,
+        with symbols, and gets the numbers."""
+        kernels = self._of.get(graph)
+        after = None if kernels is None else kernels.after(key, change)
+        if after is None:
+            return change(graph)
+        made = at_sizes(after.graph, self.instance.values)
+        self._of[made] = after
+        return made
+
+
+def with_sized_variants(plan: BackwardPlan, backend: Backend) -> BackwardPlan:
+    """The plan, whose backwards for some gradients have kernels for all sizes if the whole has."""
+    if isinstance(backend, SizedBackend) and isinstance(plan.variants, CompiledVariants):
+        plan.variants.changed = backend.changed
+    return plan
 
 
 def _is_sized(node: Node) -> bool:

@@ -37,7 +37,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import GraphError
 from aotlite.ir.geometry.overlap import has_internal_overlap
-from aotlite.ir.geometry.sizes import hint_of
+from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.precision import accumulator, number_in
 from aotlite.ir.scalar import expression
@@ -152,7 +152,8 @@ class LoopWriter:
         a at the same place. The form of `map` for elements that need no positions: it is faster,
         since addresses are made without indexes."""
         out, shape, rank = self.new(meta), meta.shape, len(meta.shape)
-        if 0 in shape or not (meta.contiguous or meta.dense):
+        plain = is_symbolic(meta.stride) or meta.contiguous or meta.dense  # no result overlaps
+        if 0 in shape or not plain:
             return self.store(out, lambda *i: element(lambda a: a.at(i)))
         order = range(rank) if meta.contiguous else by_stride(out.stride)
         places = [k for k in order if shape[k] != 1]

@@ -21,6 +21,10 @@ from aotlite.stages.s10_runtime.backward.undefined_tangents import without_tange
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter, Step
 
 
+def _changed(graph: Graph, key: object, change: Callable[[Graph], Graph]) -> Graph:
+    return change(graph)
+
+
 @attrs.define(eq=False, repr=False)
 class CompiledVariants:
     """The backward for each set of absent tangents, made on first use (JNT-13, TAN-8)."""
@@ -31,6 +35,8 @@ class CompiledVariants:
     """Whether a function made so far calls a user's code, which gets all inputs."""
     whole: Step | None = None
     """The function for all tangents; None until it is made."""
+    changed: Callable[[Graph, object, Callable[[Graph], Graph]], Graph] = _changed
+    """Returns a graph after a change, which has a key among the graph's changes."""
     _made: Memo[Absent, tuple[Step, str]] = attrs.field(factory=Memo)
     """The functions, each with its source."""
     _needed: dict[Absent, frozenset[int]] = attrs.field(factory=dict)
@@ -72,8 +78,8 @@ class CompiledVariants:
         return BackwardWriter(plan, absent, graph, run).function()
 
     def _without(self, graph: Graph, plan: BackwardPlan, absent: Absent) -> Graph:
-        facts, reached = plan.facts, plan.reached(absent)
-        return without_tangents(graph, absent, reached, facts.arrivals, facts.effects)
+        rest = absent, plan.reached(absent), plan.facts.arrivals, plan.facts.effects
+        return self.changed(graph, absent, lambda each: without_tangents(each, *rest))
 
 
 def _for_choice(graph: Graph, plan: BackwardPlan, absent: Absent) -> tuple[Graph, BackwardPlan]:
@@ -89,14 +95,9 @@ def _for_choice(graph: Graph, plan: BackwardPlan, absent: Absent) -> tuple[Graph
     }
     given = [gradient_of(role.of) for role, v in graph.outputs_with(Gradient) if v is not None]
     receiving = dict.fromkeys([of for of, _ in plan.tangents], frozenset(given))
-    return graph, attrs.evolve(
-        plan,
-        facts=attrs.evolve(
-            plan.facts,
-            subclass_metas={**known, **choice.subclass_metas},
-            receiving_inputs=receiving,
-        ),
-    )
+    metas = {**known, **choice.subclass_metas}
+    facts = attrs.evolve(plan.facts, subclass_metas=metas, receiving_inputs=receiving)
+    return graph, attrs.evolve(plan, facts=facts)
 
 
 def chosen(
@@ -104,11 +105,10 @@ def chosen(
 ) -> tuple[Graph, ArrivalChoice]:
     """The backward graph with one choice's gradients only, and the choice."""
     number = next((k for k, each in enumerate(choices) if each.arrived == arrived), 0)
-    mark = str(number)
     kept: list[tuple[Role, Any]] = []
     for role, value in zip(graph.output_roles, graph.outputs, strict=True):
         of: Any = role.of if isinstance(role, Gradient) else None
-        if of is None or of.attr == mark:
+        if of is None or of.attr == str(number):
             kept.append((role if of is None else Gradient(of.of), value))
     output = output_node([value for _, value in kept], [role for role, _ in kept])
     edit = Graph((*graph.nodes[:-1], output), graph.name).edit()

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import attrs
 
 from aotlite.backends.loops.analysis.affine import Forms, Split, is_injective, solve, unit, whole
+from aotlite.backends.loops.analysis.size_proofs import exact_quotient
 from aotlite.backends.loops.program import Kernel, Store, loads_of
 from aotlite.backends.loops.rewrite import marked, moved_body, split_axis
 from aotlite.ir.scalar.expression import Affine
@@ -204,11 +205,16 @@ def common_parts(first: Sequence[int], second: Sequence[int]) -> tuple[Parts, Pa
     left = [*first, 0]
     right = [*second, 0]
     while i < len(first) and j < len(second):
-        size = min(left[i], right[j])
-        if left[i] % size or right[j] % size:
+        a, b = left[i], right[j]
+        above, below = exact_quotient(a, b), exact_quotient(b, a)
+        if above is not None:
+            size, left[i], right[j] = b, above, 1
+        elif below is not None:
+            size, left[i], right[j] = a, 1, below
+        else:
             return None
         parts[0][i].append(size)
         parts[1][j].append(size)
-        left[i], right[j] = left[i] // size, right[j] // size
         i, j = i + (left[i] == 1), j + (right[j] == 1)
     return parts if i == len(first) and j == len(second) else None
+
