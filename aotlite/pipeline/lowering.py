@@ -15,7 +15,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Primal, Saved
 from aotlite.pipeline.partitioning import static_roles
 from aotlite.pipeline.request import Compilation
-from aotlite.pipeline.size_regions.kernels import Instance, with_sized_variants, with_sizes
+from aotlite.pipeline.size_regions.kernels import Instance, SizedBackend, with_sizes
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -28,9 +28,8 @@ from aotlite.stages.shared.effect_tokens import LiftedBackend
 def compiler_of(backend: Backend, partition: Partition, compilation: Compilation) -> Backend:
     """The backend for a partition: it knows the static inputs, and takes graphs with or without
     tokens as `unlift_tokens` says (TOK-2)."""
-    options = compilation.options
-    knowing = with_static_inputs(backend, options.num_params_buffers, partition)
-    return knowing if options.unlift_tokens else LiftedBackend(knowing)
+    knowing = with_static_inputs(backend, compilation.options.num_params_buffers, partition)
+    return knowing if compilation.options.unlift_tokens else LiftedBackend(knowing)
 
 
 def with_static_inputs(backend: Backend, count: int, partition: Partition) -> Backend:
@@ -106,7 +105,7 @@ def planned_backward(
         derivatives=derivatives,
         number=compilation.number,
     )
-    return plan and with_sized_variants(plan, compiler)
+    return compiler.varied(plan) if isinstance(compiler, SizedBackend) else plan
 
 
 def forget_origins(graph: Graph | None) -> None:

@@ -128,12 +128,11 @@ class SizedBackend:
         self._of[made] = after
         return made
 
-
-def with_sized_variants(plan: BackwardPlan, backend: Backend) -> BackwardPlan:
-    """The plan, whose backwards for some gradients have kernels for all sizes if the whole has."""
-    if isinstance(backend, SizedBackend) and isinstance(plan.variants, CompiledVariants):
-        plan.variants.changed = backend.changed
-    return plan
+    def varied(self, plan: BackwardPlan | None) -> BackwardPlan | None:
+        """The plan, whose backwards for some gradients have kernels for all sizes, too."""
+        if plan is not None and isinstance(plan.variants, CompiledVariants):
+            plan.variants.changed = self.changed
+        return plan
 
 
 def _is_sized(node: Node) -> bool:
