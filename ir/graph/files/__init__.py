@@ -9,6 +9,7 @@ is verified. Spec: `specs/serialize.md`.
     writer   graph -> text
     parser   text -> JSON values, with bounded memory
     reader   JSON values -> graph;  values: its words, numbers and records
+    symbol_writer, symbol_reader  symbols, sizes and guards;  size_texts: the texts of sizes
     windows  checks that no view leaves the memory of its operand
 """
 
@@ -27,6 +28,7 @@ from aotlite.ir.graph.files.windows import stray_window
 from aotlite.ir.graph.files.writer import text_of
 from aotlite.ir.graph.graph import Graph
 from aotlite.ir.graph.verify import verify
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.text import HOST
 
 __all__ = ["MAX_BYTES", "dumps", "load", "loads", "save"]
@@ -61,7 +63,28 @@ def dumps(graph: Graph, *, places: bool = True) -> str:
         verify(graph, stage="serialize")
         if (stray := stray_window(graph.nodes)) is not None:
             raise UnsupportedError(_stray(f"node {stray[0]}", stray[1]))
-        return text_of(graph, places=places)
+        text = text_of(graph, places=places)
+        if graph.symbols:
+            _read_back(text, graph)
+        return text
+
+
+def _read_back(text: str, graph: Graph) -> None:
+    """Raises UnsupportedError if the text of a graph with symbols is refused: what a rule asks
+    where all guards are known may need a proof that there was no need for in the trace (SER-17)."""
+    metas: list[object] = [node.meta for node in graph.nodes]
+    metas += [part for meta in metas if type(meta) is tuple for part in meta]
+    devices = {each.device.name: each.device for each in metas if type(each) is TensorMeta}
+    try:
+        loads(text, max_bytes=max(MAX_BYTES, 16 * len(text)), devices={**HOST, **devices})
+    except FormatError as error:
+        raise noted(
+            UnsupportedError(
+                f"serialize: the sizes of graph {graph.name} are not proved by its guards alone, "
+                "expected guards that decide what its ops ask"
+            ),
+            str(error),
+        ) from error
 
 
 def loads(
@@ -83,7 +106,7 @@ def loads(
     if not isinstance(text, (str, bytes)):
         raise ArgumentError(f"loads: the text is a {type(text).__name__}, expected str or bytes")
     with collector_paused():
-        graph = graph_of(parsed(text, max_bytes), devices, max_bytes)
+        graph, symbols = graph_of(parsed(text, max_bytes), devices, max_bytes)
         try:
             verify(graph, stage="serialize")
         except GraphError as error:
@@ -92,6 +115,8 @@ def loads(
             raise noted(FormatError(str(error)[:1_000]), *notes) from None
         if (stray := stray_window(graph.nodes)) is not None:
             raise FormatError(_stray(f"nodes[{stray[0]}]", stray[1]))
+        if symbols is not None:
+            symbols.end(graph)
     return graph
 
 

@@ -17,7 +17,10 @@ from aotlite.ir.arrays.cuda_devices import device_named
 from aotlite.ir.arrays.device import Device, is_cuda
 from aotlite.ir.errors import OutOfMemoryError, ShapeError, noted
 from aotlite.ir.geometry import sizes
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph.files.limits import RANK, Work, geometry_fault, long_lists
+from aotlite.ir.graph.files.size_texts import TABLES, Hinted, product_fault, unhinted
+from aotlite.ir.graph.files.symbol_reader import SymbolReader
 from aotlite.ir.graph.files.values import (
     Read,
     Said,
@@ -42,6 +45,7 @@ from aotlite.ir.graph.files.values import (
 from aotlite.ir.graph.files.writer import FORMAT, VERSION, Json, in_file_order
 from aotlite.ir.graph.graph import Constant, Graph, Node, Phase, Result, name_from
 from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.meta.symbolic import always_same_meta
 from aotlite.ir.meta.text import HOST, meta_text
 from aotlite.ir.op import OPS, Op
 from aotlite.ir.ops.structure import GETITEM
@@ -54,20 +58,27 @@ Record = tuple[str, str, Read]
 """An optional key of a node: (key, field of `Node`, reader of the value)."""
 
 _ROOT: Final = frozenset(("format", "version", "name", "metas", "places", "constants", "nodes"))
+_SYMBOLIC: Final = _ROOT.union(TABLES)
 _META: Final = frozenset(("dtype", "shape", "stride", "device"))
 _CONSTANT: Final = frozenset(("name", "dtype", "shape", "data"))
 
 
-def graph_of(document: object, devices: Devices, max_bytes: int) -> Graph:
-    """The graph of a parsed file. Raises FormatError with the path of the value that is wrong."""
+def graph_of(
+    document: object, devices: Devices, max_bytes: int
+) -> tuple[Graph, SymbolReader | None]:
+    """The graph of a parsed file, and its symbols, if it has some.
+
+    Raises FormatError with the path of the value that is wrong.
+    """
     try:
         _check_version(document)
-        root = record(document, _ROOT)
+        root = record(document, _ROOT if document["version"] == 1 else _SYMBOLIC)  # type: ignore[index]
         name = field(root, "name", text_from)
-        nodes = _NodeReader(_Tables(root, devices), max_bytes).nodes(root["nodes"])
+        tables = _Tables(root, devices)
+        nodes = _NodeReader(tables, max_bytes).nodes(root["nodes"])
         if name != name_from(name):
             raise Unread(name, "a name without NUL", ".name")
-        return Graph(nodes, name)
+        return Graph(nodes, name), tables.symbols
     except Unread as error:
         raise error.error() from None
 
@@ -105,18 +116,22 @@ class _Tables:
     def __init__(self, root: Json, devices: Devices) -> None:
         self.device = _device_of(devices)
         self.dtype = named({dtype.name: dtype for dtype in dtypes.DTYPES}, "a dtype")
+        self.place = indexed(each(place_from, root["places"], ".places"), "places")
+        self.symbols = SymbolReader(root, self.place) if "symbols" in root else None
+        self.size: Read = count_from if self.symbols is None else self.symbols.size_from
+        self.hinted = unhinted if self.symbols is None else Hinted()
         self.metas: list[TensorMeta] = each(self._meta, root["metas"], ".metas")
         self.meta = indexed(self.metas, "metas")
-        self.place = indexed(each(place_from, root["places"], ".places"), "places")
         self._names: set[str] = set()
         self.constant = indexed(each(self._constant, root["constants"], ".constants"), "constants")
 
     def _meta(self, value: object) -> TensorMeta:
         entry = record(value, _META)
         dtype = field(entry, "dtype", self.dtype)
-        shape = _sizes(entry["shape"], ".shape")
-        stride = _sizes(entry["stride"], ".stride")
-        fault = geometry_fault(shape, stride, dtype.itemsize)
+        shape = _sizes(entry["shape"], ".shape", self.size)
+        stride = _sizes(entry["stride"], ".stride", self.size)
+        numbers, steps = self.hinted((shape, stride))
+        fault = product_fault(shape) or geometry_fault(numbers, steps, dtype.itemsize)
         if fault is not None:
             raise Unread(Said(f"a meta with {fault[0]}"), fault[1])
         try:
@@ -143,11 +158,11 @@ class _Tables:
         return Constant(name, array.reshape(shape))
 
 
-def _sizes(value: object, at: str) -> tuple[int, ...]:
+def _sizes(value: object, at: str, read: Read = count_from) -> tuple[int, ...]:
     """Sizes or strides. Their number is limited, as checks multiply them."""
     if type(value) is list and len(value) > RANK:
         raise Unread(value, f"at most {RANK} numbers", at)
-    return tuple(each(count_from, value, at))
+    return tuple(each(read, value, at))
 
 
 # --------------------------------------------------------------------------------------- the nodes
@@ -162,6 +177,9 @@ class _NodeReader:
         self.results: dict[str, Node] = {}
         """Nodes with several results."""
         self.closed = False
+        symbols = tables.symbols
+        self._number = number_from if symbols is None else symbols.number_from
+        self._integer = integer_from if symbols is None else symbols.integer_from
         self.readers: dict[Op, list[Read]] = {}
         self.forms: dict[tuple[str, ...], list[Record]] = {}
         """(kind of node, its keys in order) -> the optional keys among them."""
@@ -229,7 +247,7 @@ class _NodeReader:
         """A constant. Its strides may not span more memory than a file may have bytes."""
         constant = field(entry, "target", self.tables.constant)
         meta = field(entry, "meta", self.tables.meta)
-        if constant.value.shape != meta.shape:
+        if is_symbolic(meta.shape + meta.stride) or constant.value.shape != meta.shape:
             got = Said(f"of shape {meta.shape}")
             raise Unread(got, f"{constant.value.shape}, that of its constant", ".meta")
         span = meta.span * meta.dtype.itemsize
@@ -278,7 +296,8 @@ class _NodeReader:
 
     def _check(self, op: Op, args: tuple[object, ...], meta: Result) -> None:
         """Compares the claimed meta with that of the meta rule, after checking the rule's cost."""
-        fault = self.work.fault(op, args, meta)
+        symbols = self.tables.symbols
+        fault = self.work.fault(op, *self.tables.hinted((args, meta)))
         if fault is not None:
             raise Unread(Said(f"a call of {op.name} with {fault[0]}"), fault[1])
         try:
@@ -286,7 +305,9 @@ class _NodeReader:
         except Exception as error:  # a rule may fail in any way on arguments that no program has
             text = cut(str(error) or type(error).__name__, 300)
             raise Unread(Said(f"a call that {op.name} refuses"), f"one it takes: {text}") from None
-        if found is not meta and found != meta:
+        if symbols is not None:
+            symbols.check(f"a call of {op.name}")
+        if not always_same_meta(found, meta):
             raise Unread(Said(cut(meta_text(meta))), cut(meta_text(found)), ".meta")
 
     # --- arguments
@@ -306,8 +327,8 @@ class _NodeReader:
             "Tensor|Scalar": self._operand,
             "Tensor[]": lambda value: tuple(each(self._tensor, value, "")),
             "Tensor?[]": lambda value: tuple(each(optional(self._tensor), value, "")),
-            "Scalar": number_from,
-            "int": integer_from,
+            "Scalar": self._number,
+            "int": self._integer,
             "int[]": self._list,
             "float": float_from,
             "bool": bool_from,
@@ -331,7 +352,7 @@ class _NodeReader:
 
     def _operand(self, value: object) -> object:
         node = self.values.get(value) if type(value) is str else None
-        return number_from(value) if node is None else node
+        return self._number(value) if node is None else node
 
     def _value(self, value: object) -> Any:
         return None if value is None else self._operand(value)
@@ -342,7 +363,7 @@ class _NodeReader:
         return self._long_list(value)
 
     def _long_list(self, value: object) -> tuple[int, ...]:
-        return tuple(each(integer_from, value, ""))
+        return tuple(each(self._integer, value, ""))
 
 
 def _no_function(value: object) -> Any:

@@ -13,10 +13,11 @@ from typing import Any
 
 from aotlite.ir.geometry.sizes import recast
 from aotlite.ir.graph.graph import Node
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import TensorMeta, table_in
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views.view_ops import AS_STRIDED, AS_STRIDED_
+from aotlite.ir.symbols.proving import Unproved, proving
 
 __all__ = ["stray_window"]
 
@@ -33,13 +34,22 @@ def stray_window(nodes: Iterable[Node]) -> tuple[int, str] | None:
     if not any(node.target is AS_STRIDED or node.target is AS_STRIDED_ for node in nodes):
         return None
     rooms: dict[Node, Room] = {}
-    for index, node in enumerate(nodes):
-        meta = node.meta
-        if type(meta) is TensorMeta:
-            size, start = rooms[node] = _room(node, meta, rooms)
-            if meta.numel and not 0 <= start <= size - meta.span:
-                return index, f"elements {start} to {start + meta.span - 1} of {size}"
+    with proving(table_in([node.meta for node in nodes])):
+        for index, node in enumerate(nodes):
+            meta = node.meta
+            if type(meta) is TensorMeta:
+                size, start = rooms[node] = _room(node, meta, rooms)
+                if not _is_inside(meta, size, start):
+                    return index, f"elements {start} to {start + meta.span - 1} of {size}"
     return None
+
+
+def _is_inside(meta: TensorMeta, size: int, start: int) -> bool:
+    """Whether the window lies in the storage; False where some sizes may leave it."""
+    try:
+        return not meta.numel or bool(0 <= start <= size - meta.span)
+    except Unproved:
+        return False
 
 
 def _room(node: Node, meta: TensorMeta, rooms: dict[Node, Room]) -> Room:

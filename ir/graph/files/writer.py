@@ -20,7 +20,6 @@ from aotlite.ir import dtypes
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, UnsupportedError
-from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph.files.limits import (
     DIGITS,
     INTEGER,
@@ -31,18 +30,22 @@ from aotlite.ir.graph.files.limits import (
     long_lists,
     role_fits,
 )
+from aotlite.ir.graph.files.size_texts import TABLES, Hinted, product_fault, unhinted
+from aotlite.ir.graph.files.symbol_writer import WrittenSymbols
 from aotlite.ir.graph.graph import Constant, Graph, Node, Phase
 from aotlite.ir.graph.role import Hidden, Saved
 from aotlite.ir.graph.text.roles import parse_role
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Op
 from aotlite.ir.provenance.location import Location, Place, Places
+from aotlite.ir.symbols.symint import SymInt
 
 __all__ = ["FORMAT", "VERSION", "Json", "in_file_order", "text_of"]
 
 FORMAT: Final = "aotlite graph"
-VERSION: Final = 1
-"""Incremented whenever the meaning of a file changes, or the format gains something."""
+VERSION: Final = 2
+"""Incremented whenever the meaning of a file changes, or the format gains something. A graph
+without symbols is written as version 1, which has no tables for them."""
 
 Json = dict[str, Any]
 
@@ -59,11 +62,13 @@ def text_of(graph: Graph, *, places: bool) -> str:
     hold."""
     writer = _Writer(graph, places=places)
     nodes = [writer.node(index, node) for index, node in enumerate(graph.nodes)]
+    symbols = writer.symbols
     document = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 1 if symbols is None else VERSION,
         "name": _name("the name of the graph", graph.name),
-        "metas": [_meta(meta, graph) for meta in writer.metas],
+        **({} if symbols is None else symbols.tables(writer.place if places else None)),
+        "metas": [writer.meta_entry(meta) for meta in writer.metas],
         "places": [attrs.asdict(place) for place in writer.places],
         "constants": list(writer.constants.values()),
         "nodes": nodes,
@@ -76,9 +81,9 @@ def _lines(text: str) -> str:
 
     The patterns do not match inside a string: a quotation mark has a backslash before it there.
     """
-    for key in ("dtype", "file", "name", "op"):
+    for key in ("dtype", "file", "name", "op", "symbol", "left"):
         text = text.replace(f'{{"{key}":', f'\n{{"{key}":')
-    for key in ("name", "metas", "places", "constants", "nodes"):
+    for key in ("name", *TABLES, "metas", "places", "constants", "nodes"):
         text = text.replace(f',"{key}":', f',\n"{key}":', 1)
     return text
 
@@ -87,9 +92,11 @@ def _lines(text: str) -> str:
 class _Writer:
     """Makes the entries of nodes, and collects the tables that these refer to."""
 
-    __slots__ = ("_found", "_placed", "_resolved", "constants", "metas", "places", "refs", "work")
 
     def __init__(self, graph: Graph, *, places: bool) -> None:
+        self.graph = graph
+        self.symbols = WrittenSymbols(graph) if graph.symbols else None
+        self.hinted = unhinted if self.symbols is None else Hinted()
         self.refs: dict[Node, str] = {}
         self.metas: dict[TensorMeta, int] = {}
         self.places: dict[Place, int] = {}
@@ -126,7 +133,8 @@ class _Writer:
         op: Op = node.target
         if OPS.get(op.name) is not op:
             refuse(f"the target of node {index}", f"{op!r}", "an op of the table")
-        fault = self.work.fault(op, node.args, node.meta) or _integer_fault(op, node.args)
+        numbers, meta = self.hinted((node.args, node.meta))
+        fault = self.work.fault(op, numbers, meta) or _integer_fault(op, numbers)
         if fault is not None:
             refuse(f"node {index}", f"a call of {op.name} with {fault[0]}", fault[1])
         args = [self.argument(value) for value in node.args]
@@ -138,6 +146,8 @@ class _Writer:
             return self.refs[value]
         if kind is tuple:
             return [self.argument(item) for item in value]
+        if kind is SymInt:
+            return self.size(value)
         if kind is int and abs(value) >= _TOO_LARGE:
             refuse("an argument", "an integer of too many digits", f"at most {DIGITS}")
         if kind in _PLAIN:
@@ -150,6 +160,10 @@ class _Writer:
             return value.name
         refuse("an argument", f"a {kind.__name__}", "a number, a text, a dtype, a device or None")
 
+    def size(self, value: int) -> int | str:
+        """A size, which may be symbolic."""
+        return value if self.symbols is None else self.symbols.size(value)
+
     def meta(self, node: Node) -> int | list[int]:
         """The position of the node's meta in the table, or those of its results'."""
         found = self.metas
@@ -157,6 +171,20 @@ class _Writer:
         if type(meta) is tuple:
             return [found.setdefault(part, len(found)) for part in meta]
         return found.setdefault(meta, len(found))
+
+    def meta_entry(self, meta: TensorMeta) -> Json:
+        """The entry of a meta."""
+        shape, stride = self.hinted((meta.shape, meta.stride))
+        fault = product_fault(meta.shape) or geometry_fault(shape, stride, meta.dtype.itemsize)
+        if fault is not None:
+            index = next(i for i, node in enumerate(self.graph.nodes) if _has(node, meta))
+            refuse(f"the meta of node {index}", f"one with {fault[0]}", fault[1])
+        return {
+            "dtype": meta.dtype.name,
+            "shape": list(map(self.size, meta.shape)),
+            "stride": list(map(self.size, meta.stride)),
+            "device": _name("the name of a device", meta.device.name),
+        }
 
     def constant(self, node: Node) -> int:
         """The position of a constant in the table; adds it at its first node."""
@@ -244,21 +272,6 @@ def _cut(text: str) -> str:
 
 def _has(node: Node, meta: TensorMeta) -> bool:
     return meta in node.meta if type(node.meta) is tuple else node.meta is meta
-
-
-def _meta(meta: TensorMeta, graph: Graph) -> Json:
-    if is_symbolic((*meta.shape, *meta.stride)):
-        refuse("a meta", str(meta), "one without symbols")
-    fault = geometry_fault(meta.shape, meta.stride, meta.dtype.itemsize)
-    if fault is not None:
-        index = next(i for i, node in enumerate(graph.nodes) if _has(node, meta))
-        refuse(f"the meta of node {index}", f"one with {fault[0]}", fault[1])
-    return {
-        "dtype": meta.dtype.name,
-        "shape": meta.shape,
-        "stride": meta.stride,
-        "device": _name("the name of a device", meta.device.name),
-    }
 
 
 def _constant(constant: Constant) -> Json:

@@ -272,4 +272,8 @@ def test_random_graphs_run_as_text_at_other_sizes(graph: Any, less: int, shared:
             assert structurally_equal(graph_from_source(text, sizes=values), numbers) is None
         arrays = [drawn(node.meta, k) for k, node in enumerate(numbers.placeholders)]
         sizes = {name: values[name] for name in free}
-        same(run_graph(case.graph, *arrays, sizes=sizes), run_graph(numbers, *arrays))
+        try:
+            expected = run_graph(numbers, *arrays)
+        except ShapeError:  # a write of other sizes, about which the op's rule does not ask
+            continue
+        same(run_graph(case.graph, *arrays, sizes=sizes), expected)
