@@ -27,7 +27,14 @@ from aotlite.backends.cuda.emit.cuda_program import Launch, PrintedKernels
 from aotlite.backends.cuda.execution.launch_plan import buffers_of
 from aotlite.backends.cuda.target import H100, Target
 from aotlite.backends.loops.interpreter.program_interpreter import KernelRun, strided
-from aotlite.backends.loops.program import Gemm, Kernel, LoopProgram, MatrixWindow, ProgramBuffer
+from aotlite.backends.loops.program import (
+    Gemm,
+    Kernel,
+    LoopProgram,
+    MatrixWindow,
+    loads_of,
+    writes,
+)
 from aotlite.backends.native.cache.trusted_folders import scratch
 from aotlite.backends.native.libraries.shared_library import load
 from aotlite.ir.arrays import NUMPY, ArrayBackend
@@ -259,12 +266,10 @@ class HostModule:
         self.driver = driver
         self.library = library
         self.sizes = {b.number: b.size * b.dtype.itemsize for b in program.buffers}
-        buffers = buffers_of(program)
-        self.run = (
-            _interpreted(program)
-            if library is None
-            else partial(_launched, library, buffers, driver.order)
-        )
+        if library is None:
+            self.run = _interpreted(program)
+        else:
+            self.run = partial(_launched, library, program, driver.order)
 
     def at(self, program: Callable[[], LoopProgram]) -> HostModule:
         """Returns the kernels at the sizes of a program."""
@@ -289,14 +294,18 @@ class HostModule:
 
 def _launched(
     library: HostLibrary,
-    buffers: Mapping[int, ProgramBuffer],
+    program: LoopProgram,
     order: int,
     launch: Launch,
     arguments: Arguments,
 ) -> None:
+    buffers, kernel = buffers_of(program), _kernel(program, launch)
     given = [buffers[number] for number in launch.buffers]
+    both = {load.args[0] for load in loads_of(kernel)} & writes(kernel)
     memory = [
-        CheckedRegion(place, b.size * b.dtype.itemsize, b.dtype.itemsize, b.number)
+        CheckedRegion(
+            place, b.size * b.dtype.itemsize, b.dtype.itemsize, b.number, b.number in both
+        )
         for place, b in zip(arguments, given, strict=False)
         if b.size
     ]
@@ -304,12 +313,18 @@ def _launched(
     library.launch(*how, shared=launch.shared, order=order, memory=memory)
 
 
+def _kernel(program: LoopProgram, launch: Launch) -> Kernel:
+    """The kernel of a launch, whose name ends with its place among the steps."""
+    step = program.steps[int(launch.name.rpartition("_")[2])]
+    assert type(step) is Kernel
+    return step
+
+
 def _interpreted(program: LoopProgram) -> Callable[[Launch, Arguments], None]:
     buffers = buffers_of(program)
-    kernels = [step for step in program.steps if type(step) is Kernel]
 
     def run(launch: Launch, arguments: Arguments) -> None:
-        kernel = kernels[int(launch.name.rpartition("_")[2])]
+        kernel = _kernel(program, launch)
         memory: Mapping[int, Any] = {
             number: array_at(place, buffers[number].size, buffers[number].dtype)
             for number, place in zip(launch.buffers, arguments, strict=False)
