@@ -198,7 +198,7 @@ class HostDriver:
 
     def _compiled(self, program: LoopProgram, printed: PrintedKernels) -> HostLibrary:
         flags = CHECKED if self.checked else ()
-        each = printed.launches
+        each = printed.functions
         counts = {launch.name: len(launch.buffers) + len(launch.sizes) for launch in each}
         identity = (printed.text, " ".join(FLAGS + flags), str(compiler()), model_version())
 

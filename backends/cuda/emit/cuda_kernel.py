@@ -53,10 +53,19 @@ def body_of(
     if is_by_stripes(body, geometry) and isinstance(body[0], Store):
         return OwnerScatter(geometry, facts, body[0], buffers, library, index).printed(target)
     layout, axis = layout_of(kernel, target.multiprocessors)
-    rows = ReductionKernel(geometry, body, hands_over(kernel, layout), layout, axis, index)
+    given = (geometry, body, hands_over(kernel, layout), layout, axis, index)
+    rows = ReductionKernel(*given)
     code = rows.printed(facts, kinds, library, target)
     if is_sized(extents, body):
-        return code
+        most = None if type(geometry.points) is int else layout.most_points(geometry.points)
+        if most is None:
+            return code
+        facts = attrs.evolve(facts, name_axes={}, axes={}, safe={})
+        bounded = ReductionKernel(*given, most)
+        short = bounded.printed(facts, kinds, library, target)
+        if not bounded.steps.keeping.is_any:
+            return code
+        return attrs.evolve(code, short=(geometry.points, most, short))
     keeping, fast = rows.steps.keeping, _fast(kernel, layout, axis)
     fresh = [each for each in keeping.sums if each.from_identity]
     sweeps = of_passes(rows.passes, rows.body.facts, keeping.loads, fast, fresh)

@@ -54,13 +54,17 @@ class Launch:
     """The sizes that a kernel for all sizes takes, after the addresses."""
     units: Size = 1
     """What the blocks divide among them. Without any the kernel is not launched."""
+    short: tuple[Size, int, Launch] | None = None
+    """(points of a row, the most of them, the launch of the kernel for rows that are as short)."""
 
     def at(self, put: Callable[[Size], int]) -> Launch | None:
         """Returns the launch for numbers in place of symbols; None if there is nothing to do."""
         if not put(self.units):
             return None
+        if self.short is not None and put(self.short[0]) <= self.short[1]:
+            return self.short[2].at(put)
         sizes = tuple(map(put, self.sizes))
-        return attrs.evolve(self, blocks=put(self.blocks), sizes=sizes, units=1)
+        return attrs.evolve(self, blocks=put(self.blocks), sizes=sizes, units=1, short=None)
 
 
 @attrs.frozen
@@ -71,6 +75,12 @@ class PrintedKernels:
     launches: tuple[Launch, ...]
     reaches: tuple[Size, ...] = ()
     """What has to be below `NARROW` where a text for all sizes counts in 32 bits."""
+
+    @property
+    def functions(self) -> list[Launch]:
+        """The launches of all kernels of the text, of which a call takes some."""
+        short = [launch.short[2] for launch in self.launches if launch.short is not None]
+        return [*self.launches, *short]
 
 
 def print_program(
@@ -150,17 +160,29 @@ class _Printer:
         self, kernel: Kernel, buffers: Mapping[int, ProgramBuffer], name: str
     ) -> tuple[list[str], Launch]:
         """Returns the function of a kernel, and its launch."""
-        numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
         code = body_of(kernel, buffers, self.library, self.target, wide=self.wide)
+        notes = [f"/* {line} */" for line in str(kernel).splitlines()]
+        lines, launch = self._function(kernel, buffers, name, code)
+        if code.short is None:
+            return [*notes, *lines], launch
+        points, most, short = code.short
+        stem, _, number = name.rpartition("_")
+        again, other = self._function(kernel, buffers, f"{stem}_short_{number}", short)
+        launch = attrs.evolve(launch, short=(points, most, other))
+        return [*notes, *lines, *again], launch
+
+    def _function(
+        self, kernel: Kernel, buffers: Mapping[int, ProgramBuffer], name: str, code: KernelCode
+    ) -> tuple[list[str], Launch]:
+        numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
         parameters = [_parameter(buffers[n], n in writes(kernel)) for n in numbers]
         parameters += self.sizes(kernel, code, name)
         bounds = f"{code.threads}, {code.resident}" if code.resident else str(code.threads)
         given = ", ".join(parameters)
         head = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}({given})'
-        notes = [f"/* {line} */" for line in str(kernel).splitlines()]
         grid = minimum(code.blocks, MOST_BLOCKS), code.threads, code.shared
         launch = Launch(name, tuple(numbers), *grid, units=code.units)
-        return [*notes, head, "{", *code.lines, "}"], launch
+        return [head, "{", *code.lines, "}"], launch
 
     def sizes(self, kernel: Kernel, code: KernelCode, name: str) -> list[str]:
         """Returns the parameters for sizes: none."""
@@ -189,7 +211,10 @@ class _SizedPrinter(_Printer):
         entries = list(self.names.entries)
         sizes: list[Any] = [entries[k] for k in self.used[launch.name]]
         self.reaches += sizes
-        return attrs.evolve(launch, sizes=tuple(sizes))
+        short = launch.short
+        if short is not None:
+            short = (*short[:2], self.with_sizes(short[2]))
+        return attrs.evolve(launch, sizes=tuple(sizes), short=short)
 
 
 def _parameter(buffer: ProgramBuffer, written: bool) -> str:

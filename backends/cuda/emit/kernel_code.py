@@ -38,6 +38,9 @@ class KernelCode:
     """Bytes of dynamic shared memory."""
     sweeps: tuple[Sweep, ...] = ()
     """The accesses to memory, for `memory_traffic`; of a kernel for all sizes none are known."""
+    short: tuple[Size, int, KernelCode] | None = None
+    """(points of a row, the most of them, the code of the kernel for rows that are as short): of a
+    kernel for all sizes that may keep values between passes."""
     units: Size = 1
     """What the blocks divide among them. A kernel for all sizes is not launched if it is 0."""
 

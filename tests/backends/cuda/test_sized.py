@@ -195,6 +195,24 @@ def test_launch_geometry_is_a_function_of_sizes() -> None:
     assert len(arguments) > 4
 
 
+@needs_compiler
+def test_rows_that_are_short_stay_in_registers(emulated: OnDevice) -> None:
+    """SIZ-17: on both sides of the length up to which they do, with the same bits."""
+    case = program("softmax", 2)
+    made: Any = emulated.compile_sized(case.graph, None)
+    (launch,) = first(made).texts[0].printed.launches
+    assert launch.short is not None
+    points, most, _ = launch.short
+    assert (str(points), most) == ("s1", 128)
+    for length in (most - 1, most, most + 1):
+        values = {"s0": 3, "s1": length}
+        (there,) = made.at(values).plan.printed.launches
+        assert there.name == ("kernel_short_0" if length <= most else "kernel_0")
+        graph = SizesAt(values).graph(case.graph)
+        expected = outputs(interpreted_at(made, case, values), graph)
+        assert outputs(made.at(values), graph) == expected
+
+
 def test_points_beyond_32_bits_take_the_text_of_64() -> None:
     """SIZ-16: on both sides of the bound."""
     case = program("pointwise", 2)

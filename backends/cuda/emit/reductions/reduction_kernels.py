@@ -58,8 +58,11 @@ class ReductionKernel:
         layout: ThreadLayout,
         axis: int,
         index: IndexTypes,
+        most: int | None = None,
     ) -> None:
+        """`most`: the most points of a row of symbolic length; None: any number."""
         self.geometry, self.statements, self.reuses = geometry, body, reuses
+        self.most = most
         self.types, self.index = index, index.position
         self.layout, self.axis = layout, axis
         self.extents, self.space = geometry.extents, geometry.space
@@ -76,7 +79,7 @@ class ReductionKernel:
         self.body.writer.special = IntegerBounds().text
         self.combining = GroupReduction(self.body, self.layout, has_gaps=self.live)
         keeping = RegisterOperands(
-            self.statements, facts, self.layout, self.geometry, self.axis, target
+            self.statements, facts, self.layout, self.geometry, self.axis, target, self.most
         )
         self.passes = passes(self.statements, facts, keeping.budget)
         keeping.choose(self.passes)

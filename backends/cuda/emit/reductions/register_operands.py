@@ -14,6 +14,7 @@ from aotlite.backends.c_family.loop_geometry import LoopGeometry
 from aotlite.backends.c_family.scalar_text import KernelFacts
 from aotlite.backends.cuda.emit.reductions.thread_layout import (
     ACCESS,
+    MOST_STEPS,
     STATIC_SHARED,
     ThreadLayout,
     is_stored_once,
@@ -29,8 +30,6 @@ OTHERS, OF_NEIGHBOR, OTHERS_WIDE = 24, 2, 72
 stands for both if it computes with 64-bit floats."""
 RESERVED = 1 << 10
 """The bytes of shared memory that CUDA reserves for each block."""
-MOST_STEPS = 32
-"""The most steps that are unrolled. Arrays stay in registers only in unrolled loops."""
 
 
 class RegisterOperands:
@@ -44,13 +43,17 @@ class RegisterOperands:
         geometry: LoopGeometry,
         axis: int,
         target: Target,
+        most: int | None = None,
     ) -> None:
+        """`most`: the most points of a row of symbolic length; None: any number."""
         self.facts, self.layout, self.axis, self.space = facts, layout, axis, geometry.space
         stride = layout.width if layout.along else 1
         self.points = geometry.points if geometry.points else 1
-        self.steps = -(-self.points // (layout.team * stride))
-        is_known = type(self.points) is int  # a row of any length does not fit
-        is_kept = is_known and self.steps <= MOST_STEPS and not self._is_looped(body)
+        self.is_bounded = type(self.points) is int or most is not None
+        """Whether the steps have a number; a row of any length does not fit into registers."""
+        self.steps = -(-(self.points if most is None else most) // (layout.team * stride))
+        is_few = self.is_bounded and self.steps <= MOST_STEPS
+        is_kept = is_few and not self._is_looped(body)
         self.budget = self._budget(body, target) if is_kept else 0
         """The bytes of each point for which a thread has registers."""
         self.shared_bytes, self.room = 0, self._room(body, target) if is_kept else 0
@@ -58,7 +61,7 @@ class RegisterOperands:
         """Combining stores whose sums a thread keeps while rows come one after the other."""
         self.shared_sums: dict[int, int] = {}
         """For the sums that are kept in shared memory, by buffer, their place there."""
-        if geometry.ordered and is_known:
+        if geometry.ordered and self.is_bounded:
             self._keep_sums(body)
         self.loads: set[Scalar] = set()
         """The loads that stay."""

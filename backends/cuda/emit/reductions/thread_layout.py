@@ -29,7 +29,7 @@ from aotlite.backends.loops.program import (
     names_used,
     stores_of,
 )
-from aotlite.ir.geometry.sizes import hint_of
+from aotlite.ir.geometry.sizes import Size, hint_of
 from aotlite.ir.scalar.expression import Affine
 
 WARP = 32
@@ -41,6 +41,9 @@ MOST_WIDTH = 8
 """The most neighbors of a thread: the 16-bit elements of one access."""
 BLOCK = 256
 """The threads of a block of several teams."""
+MOST_STEPS, FEW_STEPS = 32, 8
+"""The most steps that are unrolled. Arrays stay in registers only in unrolled loops. So many are
+unrolled of a row of symbolic length, at least."""
 STATIC_SHARED = 48 << 10
 """The bytes of shared memory that a kernel may declare statically."""
 
@@ -74,6 +77,14 @@ class ThreadLayout:
         """The neighboring threads that shared memory does not combine: those of a warp, or teams
         side by side."""
         return WARP if self.along else self.teams
+
+
+    def most_points(self, points: Size) -> int | None:
+        """Returns the most points of a row of symbolic length whose values may stay in registers:
+        those of the hint, with some more; None where that are too many."""
+        pace = self.team * (self.width if self.along else 1)
+        steps = max(power_above(-(-hint_of(points) // pace)), FEW_STEPS)
+        return steps * pace if steps <= MOST_STEPS else None
 
 
 def width_along(kernel: Kernel, axis: int) -> int:

@@ -106,13 +106,16 @@ class ThreadSteps:
         return lines
 
     def _all(self, work: PointWork, loads: list[Scalar], workers: int) -> list[str]:
-        count = -(-self.points // (workers * self.stride))
         if type(self.points) is not int:
-            lines = self._looped_to_any(work, loads, workers)
-        elif workers == self.layout.team and self._is_short(count, loads, work):
+            if workers == self.layout.team and self.keeping.is_any:
+                return ["{", *self._written_out_to_most(work, loads), "}"]
+            return self._of_workers(self._looped_to_any(work, loads, workers), workers)
+        count = -(-self.points // (workers * self.stride))
+        if workers == self.layout.team and self._is_short(count, loads, work):
             return ["{", *self._written_out(count, work, loads), "}"]
-        else:
-            lines = self._looped(work, loads, workers)
+        return self._of_workers(self._looped(work, loads, workers), workers)
+
+    def _of_workers(self, lines: list[str], workers: int) -> list[str]:
         return [f"if (member < {workers}) {{", *lines, "}"] if workers < self.layout.team else lines
 
     def _written_out(self, count: int, work: PointWork, loads: Sequence[Scalar]) -> list[str]:
@@ -120,16 +123,7 @@ class ThreadSteps:
         loads."""
         team = self.layout.team
         whole = self.points // (team * self.stride)
-        kept = [load for load in loads if load in self.keeping.loads]
-        others = [load for load in loads if load not in self.keeping.loads]
-        shared = [load for load in kept if load in self.keeping.shared]
-        own = [load for load in kept if load not in self.keeping.shared]
-        lines = [line for part in self._parts() for line in self._ahead(part, own, team)]
-        for part in self._parts():
-            lines += self._ahead(attrs.evolve(part, few=True), shared, team)
-        for load in kept:
-            self._place(load)
-        self.loaded |= set(kept)
+        lines, others = self._kept(loads)
         size = math.gcd(self._at_once(work, others, team), whole) if others else whole
         if whole:
             part = StepRange("g", f"g + {size}", False, group="g")
@@ -141,8 +135,33 @@ class ThreadSteps:
             lines += ["{", *inside, "}"]
         return lines
 
+    def _written_out_to_most(self, work: PointWork, loads: Sequence[Scalar]) -> list[str]:
+        """Returns the same for a row of symbolic length, each of whose points is tested."""
+        steps, team = self.keeping.steps, self.layout.team
+        lines, others = self._kept(loads)
+        size = math.gcd(self._at_once(work, others, team), steps) if others else steps
+        part = StepRange("g", f"g + {size}", True, group="g")
+        inside = [*self._declared(others, size), *self._part(part, work, others, team)]
+        return lines + unrolled(f"for (i32 g = 0; g < {steps}; g += {size})", inside)
+
+    def _kept(self, loads: Sequence[Scalar]) -> tuple[list[str], list[Scalar]]:
+        """Returns the lines of the kept loads, and the other loads."""
+        team = self.layout.team
+        kept = [load for load in loads if load in self.keeping.loads]
+        shared = [load for load in kept if load in self.keeping.shared]
+        own = [load for load in kept if load not in self.keeping.shared]
+        lines = [line for part in self._parts() for line in self._ahead(part, own, team)]
+        for part in self._parts():
+            lines += self._ahead(attrs.evolve(part, few=True), shared, team)
+        for load in kept:
+            self._place(load)
+        self.loaded |= set(kept)
+        return lines, [load for load in loads if load not in self.keeping.loads]
+
     def _parts(self) -> list[StepRange]:
         """Returns all steps of the team as two ranges: complete steps, then the ragged one."""
+        if type(self.points) is not int:
+            return [StepRange(0, self.keeping.steps, True)]
         pace = self.layout.team * self.stride
         whole, count = self.points // pace, -(-self.points // pace)
         parts = [StepRange(0, whole, False), StepRange(whole, count, True)]
