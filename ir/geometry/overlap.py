@@ -136,7 +136,8 @@ def _is_nested(shape: Shape, stride: Stride) -> bool:
     table = table_of((*shape, *stride))
     hints = {} if table is None else table.hints
     typical = {name: max(hint, 2) for name, hint in hints.items()}  # 0 and 1 tell no order
-    pairs = sorted(zip(stride, shape, strict=True), key=lambda pair: concrete(pair, typical))
+    pairs = [pair for pair in zip(stride, shape, strict=True) if not always_equal(pair[1], 1)]
+    pairs.sort(key=lambda pair: concrete(pair, typical))
     reach: Size = 0
     whole: Size = 1
     beyond = above = True

@@ -84,7 +84,10 @@ def _extreme(table: Table, function: str, left: Value, right: Value) -> Value:
     best = max if function == "max" else min
     low, high = _best(best, low_a, low_b), _best(best, high_a, high_b)
     if function == "max":
-        room = _either(low, low_a, low_b), high
+        low, total = _either(low, low_a, low_b), left + right
+        if type(total) is int:  # abs(s0 - 2) is max(s0 - 2, -s0 + 2)
+            low = _either(_best(max, low, -(-total // 2)), low, -(-total // 2))
+        room = low, high
     else:
         room = low, _either(high, high_a, high_b)
     return table.atom(function, left, right, room)

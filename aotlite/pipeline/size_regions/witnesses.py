@@ -25,8 +25,9 @@ from aotlite.ir.deferred import deferred
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.assumption import Assumption, concrete
-from aotlite.pipeline.observers import Observers
+from aotlite.pipeline.observers import Observers, StageRecord
 from aotlite.pipeline.request import Compilation, Request
+from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 from aotlite.stages.shared.memory.view_families import copy_autograd
@@ -42,9 +43,9 @@ else:  # for who asks for witnesses
 Retraced = Callable[[Request, Compilation], None]
 """Runs stages 1 to 8 for a compilation's observers."""
 Values: TypeAlias = Mapping[str, int]
-Traced: TypeAlias = "dict[str, Graph | FunctionMeta]"
+Traced: TypeAlias = "dict[str, Graph | FunctionMeta | Convention]"
 """What the stages of a trace made."""
-_COMPARED = ("1 capture", "2 analyze", "4 joint")
+_COMPARED = ("1 capture", "2 analyze", "3 convention", "4 joint")
 """What is the function's own, before simplification."""
 _MOST = 4096
 """No larger size is tried: a function may loop over it."""
@@ -84,7 +85,7 @@ class Retrace:
         found: Traced = {}
 
         def observe(stage: str, made: object) -> None:
-            if isinstance(made, (Graph, FunctionMeta)):
+            if isinstance(made, (Graph, FunctionMeta, Convention)):
                 found[stage] = made
 
         leaves = [each() if isinstance(each, ref) else each for each in self.leaves]
@@ -203,10 +204,8 @@ def _differ(recorded: Traced, other: Traced, values: Values) -> bool:
         mine, found = put(recorded.get(stage)), other.get(stage)
         if isinstance(mine, Graph) and isinstance(found, Graph):
             same = symbolic_check.same_program(mine, found)
-        elif isinstance(mine, FunctionMeta) and isinstance(found, FunctionMeta):
-            same = mine.explain() == found.explain()
         else:
-            same = mine is found
+            same = StageRecord(stage, mine).text == StageRecord(stage, found).text
         if not same:
             return True
     graphs = [made for made in recorded.values() if isinstance(made, Graph)]

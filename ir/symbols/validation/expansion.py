@@ -236,6 +236,9 @@ class Expansion:
         left, right = (self._low(self._put(self._of(v))) for v in (atom.left, atom.right))
         if atom.function == "max":
             known = [low for low in (left, right) if low is not None]
+            total = _sum(self._of(atom.left), self._of(atom.right))
+            if total.keys() <= {()}:  # of a number and what is left of a sum
+                known.append(-(-total.get((), 0) // 2))
             return max(known) if known else None
         if right is None or left is None and atom.function != "%":
             return None

@@ -138,7 +138,7 @@ class _Search:
         """Marks the guards that those implied which are kept."""
         for need in reversed(self.needs):
             claim = _claim(need.guard)
-            if claim is not None and need.witness is None and len(self.needs) > 1:
+            if claim is not None and need.witness is None:
                 need.is_needless = self._is_implied(claim, need.guard, self._others(need))
 
     def _is_implied(self, claim: Claim, guard: Assumption, others: Premises) -> bool:
