@@ -231,7 +231,22 @@ def _named(
         elif asked is not None and asked is not _UNSAID:
             for dim, each in _of_tensor(asked, leaf).items():
                 found[SizeSource(index, dim)] = each
-    return found
+    return {source: each and _agreed(each, found.values()) for source, each in found.items()}
+
+
+def _agreed(asked: SizeRequest, others: Iterable[SizeRequest | None]) -> SizeRequest:
+    """The request with the bounds of all dimensions of its name."""
+    of_name = [each for each in others if each is not None and each.name == asked.name]
+    if asked.name is None or len(of_name) == 1:
+        return asked
+    least = max([each.least for each in of_name if each.least is not None], default=None)
+    most = min([each.most for each in of_name if each.most is not None], default=None)
+    if least is not None and most is not None and least > most:
+        raise ArgumentError(
+            f"compile: dimension {asked.name!r} has min={least} in one place and max={most} in "
+            "another, expected bounds with a size between them"
+        )
+    return attrs.evolve(asked, least=least, most=most)
 
 
 _UNSAID = object()

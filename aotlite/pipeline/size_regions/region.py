@@ -27,11 +27,13 @@ from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.graph.role import Primal
 from aotlite.ir.symbols.assumption import Assumption, at_places, concrete
+from aotlite.ir.symbols.cases.parts import names_in
 from aotlite.ir.symbols.symint import SymBool
 from aotlite.pipeline.derivatives import Derivable
 from aotlite.pipeline.lowering import forget_origins
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
 from aotlite.pipeline.size_regions.kernels import Instance, SizedKernels
+from aotlite.pipeline.size_regions.open_facts import warn_of_open_facts
 from aotlite.pipeline.size_regions.witnesses import Retrace, Retraced, needs_of
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
@@ -149,6 +151,7 @@ def region_entry(
     )
     if compilation.options.verify:
         sizes.proof = validation.validate(sizes.table, region.guards, time_limit=PROOF_SECONDS)
+        warn_of_open_facts(request.function, request.name, sizes.proof)
     sizes.table.closed = True
     region.check_marks()
     region.begin(request.leaves)
@@ -195,16 +198,21 @@ class SizeRegion:
 
     def check_marks(self) -> None:
         """Raises GuardError if the program fixes a size that the user marked as a symbol."""
+        table = self.sizes.table
         for name, asked in self.sizes.asked.items():
-            symbol = self.sizes.table.named(name)
-            fixing = [g for g in self.sizes.table.log if g.specializes and _left(g) is symbol]
-            if asked.is_marked and fixing:
-                source, guard = self.sizes.sources[name], fixing[0]
-                what = f"{source} is marked as dynamic, and the function fixes it"
-                raise noted(
-                    GuardError(f"compile: {what}: {guard!r}, expected a function of every size"),
-                    "Leave out the mark, or let that line not depend on the number.",
-                )
+            symbol = table.named(name)
+            low, high = table.range(symbol)
+            is_one = low is not None and low == high and not asked.least == asked.most == low
+            if not asked.is_marked or not is_one:
+                continue
+            about = [g for g in table.log if name in names_in(g.fact)]
+            fixing = [g for g in about if g.specializes and _left(g) is symbol][:1] or about
+            what = f"{self.sizes.sources[name]} is marked as dynamic, and the function fixes it"
+            lines = ", ".join(map(repr, fixing))
+            raise noted(
+                GuardError(f"compile: {what}: {lines}, expected a function of every size"),
+                "Leave out the mark, or let that line not depend on the number.",
+            )
 
     def begin(self, leaves: Sequence[object]) -> None:
         """Makes the function of calls, and the instance for these arguments."""
