@@ -21,6 +21,7 @@ from benchmarks import (
     loops,
     overhead,
     pipeline,
+    size_guards,
     sizes,
     symbols,
 )
@@ -94,6 +95,13 @@ def rows_of_sizes(capsys, *arguments):
         if line.startswith("|")
     ]
     return {name: rest for name, *rest in rows}
+
+
+def test_size_guards_prints_what_the_guards_of_a_call_cost(capsys):
+    size_guards.main(["--rounds", "3", "--calls", "20"])
+    row = next(line for line in capsys.readouterr().out.splitlines() if "reference" in line)
+    symbols, numbers = [float(cell) for cell in row.split("|")[2:4]]
+    assert symbols > 0 < numbers
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")

@@ -116,6 +116,6 @@ def test_bounds_that_the_program_contradicts_make_another_region() -> None:
     assert compiled(x).shape == (4,)
     (region,) = compiled.regions(witnesses=True)
     (need,) = region.needs
-    assert need.witness["s0"] > 8
+    assert need.witness is not None and need.witness["s0"] > 8
     with pytest.raises(ValueError, match="too long"):
         compiled(al.ones(9))

@@ -33,7 +33,7 @@ from aotlite.pipeline.derivatives import Derivable
 from aotlite.pipeline.lowering import forget_origins
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
 from aotlite.pipeline.size_regions.kernels import Instance, SizedKernels
-from aotlite.pipeline.size_regions.open_facts import warn_of_open_facts
+from aotlite.pipeline.size_regions.proof_warning import warn_of_open_facts
 from aotlite.pipeline.size_regions.witnesses import Retrace, Retraced, needs_of
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
