@@ -7,6 +7,7 @@ scan, and scratch rows of values that several passes need (`s1[...]`). Spec: `sp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import attrs
 
@@ -201,16 +202,13 @@ class Body:
         count = self.loops.width * (points if inner else 1)
         self.array(text, value.dtype, count)
         column = "" if k is None else f"i{k} - v0"
+        width, number = self.loops.width, partial(_number, self.loops.inner, self.facts.extents)
 
-        def element(scope: CScope) -> str:
+        def element(scope: CScope) -> str:  # without `self`, in which it is kept
             if not inner:
                 return f"{text}[{column}]"
-            index = self.number(scope)
-            return (
-                f"{text}[({index}) * {self.loops.width} + {column}]"
-                if column
-                else (f"{text}[{index}]")
-            )
+            index = number(scope)
+            return f"{text}[({index}) * {width} + {column}]" if column else f"{text}[{index}]"
 
         axes = (1 << len(self.facts.extents)) - 1 if inner else 1 << (k or 0)
         self.facts.name_axes[leaf.args[0]] = axes
@@ -220,11 +218,7 @@ class Body:
 
     def number(self, scope: CScope) -> str:
         """Returns the C text of the number of an inner point, counted in row-major order."""
-        text = ""
-        for k in self.loops.inner:
-            own = scope.position(k)
-            text = f"({text}) * {self.facts.extents[k]} + {own}" if text else own
-        return text or "0"
+        return _number(self.loops.inner, self.facts.extents, scope)
 
     # --- reductions
     def accumulators(self, statement: Reduce | Scan) -> None:
@@ -303,3 +297,11 @@ def array_type(dtype: DType) -> str:
 def from_array(dtype: DType, element: str) -> str:
     """Returns the C text of the value of a local array's element."""
     return f"({element} != 0)" if dtype is dtypes.bool_ else element
+
+
+def _number(inner: Sequence[int], extents: Sequence[int], scope: CScope) -> str:
+    text = ""
+    for k in inner:
+        own = scope.position(k)
+        text = f"({text}) * {extents[k]} + {own}" if text else own
+    return text or "0"
