@@ -34,7 +34,8 @@ def table_after(made: Callable[[], Sized | None]) -> weakref.ref[SymbolTable] | 
 
 def assert_freed(made: Callable[[], Sized | None]) -> None:
     alive = table_after(made)
-    gc.collect()
+    gc.collect()  # a recursive function of an op's loops holds scalars,
+    gc.collect()  # whose entries among the interned ones hold the sizes of their keys
     assert alive is None or alive() is None
 
 
