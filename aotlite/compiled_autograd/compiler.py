@@ -41,7 +41,7 @@ from aotlite.ir.errors import GuardError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.verify import verify
 from aotlite.ir.symbols.table import SymbolTable
-from aotlite.pipeline.observers import Dump
+from aotlite.pipeline.observers import Dump, show_to
 from aotlite.pipeline.options import Options, make_options
 from aotlite.pipeline.size_regions.kernels import Instance, SizedKernels, with_sizes
 from aotlite.pipeline.size_regions.region import PROOF_SECONDS
@@ -327,6 +327,6 @@ class CompiledAutograd:
 
     def _check(self, stage: str, graph: Graph, *, functional: bool = True) -> None:
         for observer in self._observers:
-            observer(stage, graph)
+            show_to(observer, stage, graph)
         if self.options.verify >= 1:
             verify(graph, functional=functional, stage=stage)

@@ -20,6 +20,9 @@ from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.effect_chains import same_effects
 from aotlite.ir.graph.verify import verify
+from aotlite.ir.meta import table_in
+from aotlite.ir.symbols.assumption import unassuming
+from aotlite.ir.symbols.table import SymbolTable
 from aotlite.pipeline.checks.verification import StageRunner
 from aotlite.pipeline.options import Observer, Options
 from aotlite.stages.records.backward.partition import Partition
@@ -122,7 +125,7 @@ class Observers:
     def show(self, stage: str, made: object) -> None:
         """Calls every observer with the result of a stage."""
         for observer in self.observers:
-            observer(stage, made)
+            show_to(observer, stage, made)
 
     def check(
         self, stage: str, graph: Graph, *, functional: bool = False, of: Graph | None = None
@@ -169,6 +172,24 @@ class Observers:
             return run
 
         return lower_and_show
+
+
+def show_to(observer: Observer, stage: str, made: object) -> None:
+    """Calls an observer with the result of a stage. What it looks at adds no guard."""
+    with unassuming(_table_of(made)):
+        observer(stage, made)
+
+
+def _table_of(made: object) -> SymbolTable | None:
+    """The symbols of the result of a stage."""
+    match made:
+        case Graph():
+            return table_in([node.meta for node in made.nodes])
+        case FunctionMeta():
+            return table_in([each.meta for each in made.inputs])
+        case Partition():
+            return _table_of(made.forward)
+    return None
 
 
 # ----------------------------------------------------------------------------------------- dumps

@@ -17,7 +17,7 @@ from aotlite.ir.dtypes import DType, float32
 from aotlite.ir.errors import OutOfMemoryError, ShapeError, noted
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.symbols.assumption import concrete
-from aotlite.ir.symbols.table import SymbolTable, is_proving, table_of
+from aotlite.ir.symbols.table import SymbolTable, is_passing, table_of
 
 
 @attrs.frozen(eq=False, repr=False, init=False)
@@ -60,7 +60,7 @@ class TensorMeta:
             if found is None:
                 raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
             geometry = (*self.shape, *self.stride)
-            if is_proving(geometry):  # an answer by proofs is not kept
+            if is_passing(geometry):
                 return found(self.shape, self.stride)
             table, key = table_of(geometry), (found, self)
             assert table is not None  # which keeps the answer, and may forget what it assumed

@@ -170,7 +170,7 @@ class Op:
     # gets the result: in the op's another trace would find it, and run its code for 3 and 1, too.
     def _symbolic_result(self, key: tuple[object, ...], table: SymbolTable) -> object:
         """`result_for` where sizes are symbolic. It is cached in the table, beside its log."""
-        known = table.cache if table.spelled is None else {}  # nothing that depends on a demand
+        known = {} if table.spelled or table.closed else table.cache  # what may be kept
         found = known.get((self, key))
         if found is None:
             with table.rule_of(self.name):

@@ -27,6 +27,8 @@ __all__ = [
     "marked",
     "planned_for",
     "printing",
+    "unassuming",
+    "unmarked",
     "with_hints",
 ]
 
@@ -229,6 +231,27 @@ def printing(table: Printer, texts: Texts) -> Iterator[None]:
         table.texts = outer
 
 
+class Looked(TraceState, Printer, Protocol):
+    """The fields of a `SymbolTable` for `unassuming`."""
+
+    @property
+    def hints(self) -> Mapping[str, int]:
+        """The hint of each symbol that has one."""
+
+
+@contextmanager
+def unassuming(table: Looked | None) -> Iterator[None]:
+    """A block for who looks at a trace: hints answer what it asks, and nothing of it is kept.
+
+    None: there are no symbols, and nothing changes.
+    """
+    if table is None:
+        yield
+        return
+    with with_hints(table, table.hints), printing(table, Texts.SYMBOLS):
+        yield
+
+
 # Code points for private use, which no text of a library has.
 _OPEN, _CLOSE = "\ue5f0", "\ue5f1"
 _PLACE: Final = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
@@ -238,6 +261,11 @@ _FUNCTIONS = {"max": max, "min": min}
 def marked(expression: str) -> str:
     """The expression between marks."""
     return f"{_OPEN}{expression}{_CLOSE}"
+
+
+def unmarked(text: str) -> str:
+    """The text with the expressions that were between marks, for people."""
+    return _PLACE.sub(r"\1", text)
 
 
 def at_places(text: str, values: Mapping[str, int]) -> str:

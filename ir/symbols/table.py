@@ -49,7 +49,7 @@ from aotlite.ir.symbols.symint import (
 )
 from aotlite.ir.symbols.user_code import asking_place
 
-__all__ = ["SymbolTable", "is_proving", "table_of"]
+__all__ = ["SymbolTable", "is_passing", "table_of"]
 
 Value: TypeAlias = "int | SymInt"
 Result = TypeVar("Result")
@@ -494,7 +494,7 @@ def table_of(values: Iterable[Any]) -> SymbolTable | None:
     return None
 
 
-def is_proving(values: Iterable[object]) -> bool:
-    """Whether the table of these values answers by proofs alone now (`proving.py`)."""
+def is_passing(values: Iterable[object]) -> bool:
+    """Whether answers about these values are not kept: proofs, or hints after the guards."""
     table = table_of(values)
-    return table is not None and table.spelled is not None
+    return table is not None and (table.spelled is not None or table.closed)

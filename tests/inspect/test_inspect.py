@@ -392,3 +392,85 @@ def test_an_observer_that_dumps_into_a_file_is_refused_when_it_is_made(tmp_path)
         dump_to(path)
     assert f"dump: the folder is {str(path)!r}, expected one that can be made" == str(caught.value)
     assert "mine" == path.read_text()
+
+
+# ---------------------------------------------------------------------------------------- symbols
+def scores(x, w, b):
+    found = x @ w + b
+    if found.shape[0] > 3:
+        found = found.relu()
+    return (found.softmax(-1) * 2).sum(), found.view(-1)
+
+
+def sized_arguments():
+    return tuple(al.ones(*shape).requires_grad_() for shape in ((5, 4), (4, 6), (6,)))
+
+
+def guards_of(**options):
+    compiled = al.compile(scores, dynamic=True, backend="reference", **options)
+    compiled(*sized_arguments())
+    return [guard.text for region in compiled.regions() for guard in region.guards]
+
+
+def look_at(stage, made):
+    """Asks all that is asked about a graph by who looks at it."""
+    if isinstance(made, Graph):
+        made.print_tabular(print_output=False)
+        made.sequence_table(print_output=False)
+        assert made.edit().graph().code == made.code
+        for node in made.placeholders:
+            assert node.meta.numel > 0 and node.meta.span > 0
+    else:
+        str(made)
+
+
+@pytest.mark.rules("DYN-8")
+def test_who_looks_at_a_region_adds_no_guard(tmp_path):
+    """Neither dumps, whose sentences have bytes and sort by them, nor observers."""
+    expected = guards_of()
+    assert "s0 > 3" in expected
+    assert expected == guards_of(dump=str(tmp_path))
+    assert expected == guards_of(observer=look_at)
+    assert expected == guards_of(verify=True)
+
+
+def test_sentences_of_a_region_have_its_sizes():
+    compiled = al.compile(scores, dynamic=True, backend="reference")
+    compiled(*sized_arguments())
+    lines = explain_meta(compiled.meta).splitlines()
+    assert "primals_0 is argument 0, f32[s0, s1]; a leaf that requires grad." == lines[0]
+    said = explain_partition(compiled.partition)
+    assert "saved_softmax: f32[s0, s3], 4*s0" in said
+    assert " bytes; saved because the backward uses it." in said
+    stages = stages_of(compiled, *sized_arguments())
+    assert 'primals_0: "f32[s0, s1]"' in stages["simplify"].code
+    rows = stages["capture"].print_tabular(print_output=False).splitlines()
+    (row,) = [row.split() for row in rows if " matmul " in row]
+    assert ["call", "matmul", "matmul", "primals_0,", "primals_1", "f32[s0,", "s3]", "0"] == row
+
+
+def test_errors_that_are_recorded_are_told_without_marks():
+    """The texts of eager's errors have places for numbers, which are not printed."""
+
+    def spoiled(x, w):
+        y = x @ w
+        x.mul_(2.0)
+        return y
+
+    compiled = al.compile(spoiled, dynamic=True, backend="reference")
+    compiled(al.ones(5, 4), al.ones(4, 6).requires_grad_())
+    words = "a saved tensor f32[s0, s1] is at version 1, expected version 0"
+    assert words in explain_meta(compiled.meta)
+    assert words in explain_partition(compiled.partition)
+
+
+def test_what_is_asked_of_a_region_later_is_not_kept():
+    """Numbers of the hints would be those of other sizes, too."""
+    compiled = al.compile(scores, dynamic=True, backend="reference")
+    compiled(*sized_arguments())
+    meta = compiled.forward_graph.placeholders[0].meta
+    table = meta.shape[0].table
+    before = dict(table.cache)
+    assert meta.span > 0
+    look_at("8 partition, forward", compiled.forward_graph)
+    assert before == table.cache

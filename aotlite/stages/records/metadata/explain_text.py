@@ -25,6 +25,7 @@ from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.provenance.location import place_of
+from aotlite.ir.symbols.assumption import unmarked
 from aotlite.stages.records.backward.partition import Partition, SavedValue
 from aotlite.stages.records.base import chain_text
 from aotlite.stages.records.capture import ArgumentLeaf
@@ -62,7 +63,7 @@ def explain_meta(meta: FunctionFacts) -> str:
     No tangents arrive: no value that the compiled code returns is differentiable.
     Inference: no input requires grad, so no backward graph is made.
     """
-    return "\n".join(_meta_lines(meta))
+    return unmarked("\n".join(_meta_lines(meta)))
 
 
 def _meta_lines(meta: FunctionFacts) -> Iterator[str]:
@@ -354,7 +355,7 @@ def explain_partition(partition: Partition) -> str:
       saved_exp: f32[4], 16 bytes; saved because the backward uses it.
     Recomputed in the backward: nothing.
     """
-    return "\n".join(_partition_lines(partition))
+    return unmarked("\n".join(_partition_lines(partition)))
 
 
 def _partition_lines(partition: Partition) -> Iterator[str]:
