@@ -48,8 +48,9 @@ from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.convention import Convention
+from aotlite.stages.records.guards.float_guards import numbers_of
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
-from aotlite.stages.records.symbolic_sizes import numbers_of, running
+from aotlite.stages.records.symbolic_sizes import running
 from aotlite.stages.s1_capture import abandon, capture
 from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s2_analyze.subclass_parts import with_parts
@@ -171,8 +172,8 @@ def _entry(
             guarded_values=values,
         )
     )
-    ints = numbers_of(values.leaves)
-    return CompiledEntry(compilation.number, guarded, cut.meta, partition, cut.containers, ints)
+    known = numbers_of(values.leaves, values.guards)
+    return CompiledEntry(compilation.number, guarded, cut.meta, partition, cut.containers, known)
 
 
 def _analyzed(

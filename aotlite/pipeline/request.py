@@ -83,5 +83,5 @@ class CompiledEntry:
     partition: Partition
     containers: Containers
     """The lists, tuples and dicts of the results."""
-    numbers: Mapping[int, int | None] = attrs.field(factory=dict)
-    """The ints among the flat arguments of the first call; None for one that is a symbol."""
+    numbers: Mapping[int, float | None] = attrs.field(factory=dict)
+    """The numbers among the flat arguments of the first call; None for a symbol or an input."""

@@ -13,6 +13,7 @@ from typing import Any
 from aotlite.ir.dtypes import DType
 from aotlite.ir.op.parameter_types import LEAST, MOST
 from aotlite.ir.op.schema import Schema
+from aotlite.ir.symbols.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 
 CACHE_LIMIT = 1 << 16
@@ -116,7 +117,7 @@ def _same(args: tuple[object, ...], bound: tuple[object, ...]) -> bool:
 NUMBERS = (int, float, bool, complex)
 
 
-KINDS: Mapping[type, type] = {**{kind: kind for kind in NUMBERS}, SymInt: int}
+KINDS: Mapping[type, type] = {**{kind: kind for kind in NUMBERS}, SymInt: int, SymFloat: float}
 """Type of a number in a tensor's place -> what stands for it in the key."""
 
 

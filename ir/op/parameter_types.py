@@ -21,6 +21,7 @@ from aotlite.ir.geometry.memory_format import MemoryFormat
 from aotlite.ir.geometry.sizes import as_size
 from aotlite.ir.op.host_function import HostFunction
 from aotlite.ir.symbols.calls import Call
+from aotlite.ir.symbols.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 
 __all__ = ["PARAMETER_TYPES", "UNFIT", "Number", "ParameterType"]
@@ -118,7 +119,7 @@ def _to_int(value: object) -> object:
 
 def _to_float(value: object) -> object:
     value = _number_of(_unwrapped(value))
-    if isinstance(value, bool) or not isinstance(value, (int, float, SymInt)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, SymInt, SymFloat)):
         return UNFIT
     try:
         return float(value)
@@ -227,7 +228,7 @@ class ParameterType:
 
 
 def _basic_types() -> list[ParameterType]:
-    numbers = frozenset((bool, float, complex))  # an int may be too large
+    numbers = frozenset((bool, float, complex, SymFloat))  # an int may be too large
     return [
         ParameterType("Tensor", _to_tensor),
         ParameterType("Scalar", _to_number, as_is=numbers),

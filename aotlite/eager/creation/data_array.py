@@ -12,6 +12,7 @@ from aotlite.ir.dtypes import BOOL, COMPLEX, FLOATING, DType
 from aotlite.ir.dtypes.limits import iinfo
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.symbols.python_number import plain
+from aotlite.ir.symbols.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymBool, SymInt
 
 _NUMBERS = frozenset((bool, int, float, complex))
@@ -27,7 +28,7 @@ def host_array(data: object, dtype: DType | None) -> tuple[np.ndarray, DType]:
         host = np.asarray(data)
         return host, dtypes.from_numpy(host.dtype)
     kinds = set(_leaf_types(data))
-    if SymInt in kinds or SymBool in kinds:
+    if kinds & {SymInt, SymBool, SymFloat}:
         data = plain(data)
         kinds = set(_leaf_types(data))
     if kinds <= _NUMBERS:

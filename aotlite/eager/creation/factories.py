@@ -19,6 +19,7 @@ from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.geometry.memory_format import MemoryFormat, strides_in
+from aotlite.ir.symbols.symfloat import SymFloat
 
 Place = Device | str | None
 
@@ -208,6 +209,7 @@ def arange(
     start, end, step = [
         v.item() if isinstance(v, Tensor) and not v.shape else v for v in (start, end, step)
     ]
+    start, end, step = [v.plain() if type(v) is SymFloat else v for v in (start, end, step)]
     bounds = {"start": start, "end": end, "step": step}
     for name, value in bounds.items():
         if not isinstance(value, (int, float)) and sizes.as_size(value) is None:

@@ -170,24 +170,33 @@ def _ints(
     options: Options,
     names: Collection[str | None],
 ) -> Iterator[tuple[Source, SizeRequest]]:
-    """The ints that become symbols; `names` are those of sizes, which an int may share."""
+    """The ints that become symbols, and floats that become inputs; `names` are those of sizes,
+    which an int may share."""
     for index, leaf in enumerate(call.leaves):
-        if type(leaf) is not int:
+        if type(leaf) is not int and type(leaf) is not float:
             continue
         source = NumberSource(index)
         asked = named.get(source, STATIC)
         if source not in named and (options.dynamic or _changes(index, leaf, earlier)):
             asked = SizeRequest()
-        if asked is not None:
+        if asked is None:
+            continue
+        if type(leaf) is int:
             is_size = asked.name is not None and asked.name in names
             asked = attrs.evolve(asked, is_size=is_size)
             _check_fits(asked, source, leaf)
             yield source, asked
+        elif asked.name is None:
+            yield source, attrs.evolve(asked, is_float=True)
+        else:
+            what = f"dynamic_shapes has a Dim for the float {leaf!r}"
+            raise ArgumentError(f"compile: {what}, expected True or None")
 
 
-def _changes(index: int, leaf: int, earlier: Iterable[CompiledEntry]) -> bool:
-    """Whether an int differs from those of earlier entries, or is a symbol of one."""
-    return any(each.numbers.get(index, leaf) != leaf for each in earlier)
+def _changes(index: int, leaf: float, earlier: Iterable[CompiledEntry]) -> bool:
+    """Whether a number differs from those of earlier entries, or is a symbol or input of one."""
+    known = [each.numbers.get(index, leaf) for each in earlier]
+    return any(n is None or type(n) is type(leaf) and repr(n) != repr(leaf) for n in known)
 
 
 def _changed(index: int, tensor: Tensor, earlier: Iterable[FunctionMeta]) -> set[int]:
@@ -226,7 +235,7 @@ def _named(
         if names is not None and which == 0:
             path[0] = names[path[0]] if path[0] < len(names) else path[0]
         asked, leaf = _at(shapes, path), call.leaves[index]
-        if type(leaf) is int and asked is not _UNSAID:
+        if type(leaf) in (int, float) and asked is not _UNSAID:
             found[NumberSource(index)] = _asked(asked)
         elif asked is not None and asked is not _UNSAID:
             for dim, each in _of_tensor(asked, leaf).items():
@@ -275,7 +284,7 @@ def _of_tensor(shapes: object, leaf: object) -> dict[int, SizeRequest | None]:
     """What is said of the dimensions of one leaf."""
     if not isinstance(leaf, Tensor):
         raise ArgumentError(
-            f"compile: dynamic_shapes speaks of {leaf!r}, expected sizes of tensors, and ints"
+            f"compile: dynamic_shapes speaks of {leaf!r}, expected tensors, ints and floats"
         )
     if not isinstance(shapes, Mapping):
         raise ArgumentError(

@@ -41,8 +41,9 @@ from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import Captured, Containers
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.convention import Convention
+from aotlite.stages.records.guards.float_guards import numbers_of
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
-from aotlite.stages.records.symbolic_sizes import SymbolicSizes, numbers_of
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 from aotlite.stages.s10_runtime.guards.failures import (
     GUARD_ERRORS,
     GuardFailure,
@@ -124,7 +125,7 @@ def region_entry(
     assert sizes is not None
     real_of = captured.recorder.real_of
     reals: dict[InputRole, Any] = {each.role: real_of(each.fake) for each in captured.inputs}
-    facts = GuardedFacts.of(captured)
+    facts = GuardedFacts.of(captured, cut.meta)
     first = facts.values(request.leaves, reals, cut.meta, cut.convention.bases, cut.partition)
     source = FunctionSource()
     sized = [Primal(index) for index in (*sizes.metas, *sizes.numbers)]
@@ -155,7 +156,7 @@ def region_entry(
     sizes.table.closed = True
     region.check_marks()
     region.begin(request.leaves)
-    plain = numbers_of(request.leaves) | dict.fromkeys(sizes.numbers)
+    plain = numbers_of(first.leaves, first.guards) | dict.fromkeys(sizes.numbers)
     made = compilation.number, region, cut.meta, cut.partition, cut.containers
     return CompiledEntry(*made, numbers=plain)
 

@@ -21,6 +21,7 @@ from aotlite.ir.symbols.assumption import Texts, printing
 from aotlite.ir.symbols.polynomial import Range
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import SymbolTable
+from aotlite.stages.records.guards.float_guards import FloatInputs
 
 if TYPE_CHECKING:
     from aotlite.ir.symbols.validation.verdict import Verdict
@@ -87,11 +88,6 @@ class NumberSource:
 Source: TypeAlias = "SizeSource | NumberSource"
 
 
-def numbers_of(leaves: Sequence[object]) -> dict[int, int | None]:
-    """The ints among flat arguments."""
-    return {i: leaf for i, leaf in enumerate(leaves) if type(leaf) is int}
-
-
 @attrs.frozen
 class SizeRequest:
     """That a size or an int is to be a symbol, with its bounds; equal names are one symbol."""
@@ -103,6 +99,8 @@ class SizeRequest:
     """Whether the user asked for it, so that it is an error if the program fixes it."""
     is_size: bool = True
     """Whether it is a size, or a number that equals one: then it is not below 0."""
+    is_float: bool = False
+    """Whether it is a float, which becomes an input."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -119,6 +117,7 @@ class SymbolicSizes:
     """By the number of a flat argument: its meta with symbols."""
     numbers: dict[int, int] = attrs.field(factory=dict)
     """By the number of a flat argument that is an int: its symbol."""
+    floats: FloatInputs = attrs.field(factory=FloatInputs)
     asked: dict[str, SizeRequest] = attrs.field(factory=dict)
     proof: Verdict | None = None
     """How it was shown that the guards imply every fact that was used (DYN-11)."""
@@ -145,23 +144,36 @@ class SymbolicSizes:
         self.metas[argument] = made
         return made
 
-    def number(self, argument: int, hint: int) -> int:
-        """The symbol for a flat argument that is an int, if it was asked for; else the int."""
-        if self.fixed is not None:
+    @property
+    def may_have_floats(self) -> bool:
+        """Whether some float argument is to be an input."""
+        return any(each.is_float for each in self.requests.values())
+
+    def number(self, argument: int, hint: object) -> object:
+        """What stands for a flat argument that is an int or a float, if that was asked for; else
+        the number."""
+        if type(hint) is int and self.fixed is not None:
             number = self.fixed.get(argument)
             return number if isinstance(number, int) else hint
-        source = NumberSource(argument)
-        asked = self.requests.get(source)
-        if asked is None or not -SHORT <= hint < SHORT:
+        asked = self.requests.get(NumberSource(argument))
+        if asked is None:
+            return hint
+        if type(hint) is float:
+            return self.floats.argument(argument, hint, is_marked=asked.is_marked)
+        assert type(hint) is int
+        return self._int(NumberSource(argument), hint, asked)
+
+    def _int(self, source: NumberSource, hint: int, asked: SizeRequest) -> int:
+        if not -SHORT <= hint < SHORT:
             return hint
         if asked.is_size:
             made = self._size(source, hint)
         else:
             least = -SHORT if asked.least is None else asked.least
             most = SHORT - 1 if asked.most is None else asked.most
-            made = self._symbol(source, hint, asked, (least, most))
+            made = self._symbol(source, hint, asked, least, most)
         if is_symbolic((made,)):
-            self.numbers[argument] = made
+            self.numbers[source.argument] = made
         return made
 
     def _size(self, source: Source, hint: int) -> int:
@@ -169,17 +181,19 @@ class SymbolicSizes:
         if asked is None:
             return hint
         least = max(LEAST, asked.least or 0)
-        return self._symbol(source, hint, asked, (least, asked.most))
+        return self._symbol(source, hint, asked, least, asked.most)
 
-    def _symbol(self, source: Source, hint: int, asked: SizeRequest, room: Range) -> int:
+    def _symbol(
+        self, source: Source, hint: int, asked: SizeRequest, least: int, most: int | None
+    ) -> int:
         if asked.name is not None and asked.name in self._named:
             return self._another(self._named[asked.name], source, hint)
-        made = self.table.size(hint, str(source), lower=room[0], upper=room[1])
+        made = self.table.size(hint, str(source), lower=least, upper=most)
         name = self.table.expression(made)
-        self.sources[name], self.rooms[name], self.asked[name] = source, room, asked
+        self.sources[name], self.rooms[name], self.asked[name] = source, (least, most), asked
         if asked.name is not None:
             self._named[asked.name] = made
-        return made  # type: ignore[return-value]  # an int to type checkers
+        return made
 
     def _another(self, found: SymInt, source: Source, hint: int) -> int:
         """The symbol of a named dimension that another argument has, too."""
@@ -194,10 +208,10 @@ class SymbolicSizes:
 
 
 def with_numbers(sizes: SymbolicSizes | None, leaves: Sequence[object]) -> list[object]:
-    """The flat arguments, with symbols for the ints that were asked for."""
+    """The flat arguments, with symbols for the ints and floats that were asked for."""
     if sizes is None:
         return list(leaves)
-    return [sizes.number(i, x) if type(x) is int else x for i, x in enumerate(leaves)]
+    return [sizes.number(i, x) if type(x) in (int, float) else x for i, x in enumerate(leaves)]
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from aotlite.ir.errors import AotliteError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.graph.role import Output
 from aotlite.ir.symbols.assumption import Texts
+from aotlite.ir.symbols.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.capture import ArgumentLeaf, Captured, Containers
 from aotlite.stages.records.guards.snapshots import PLAIN
@@ -30,6 +31,7 @@ from aotlite.stages.records.symbolic_sizes import SymbolicSizes, running, with_n
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
+from aotlite.stages.s1_capture.symbolic_floats import recorder_for
 from aotlite.stages.shared.user_frames import note_place
 
 
@@ -46,7 +48,7 @@ def capture(
     Hidden inputs are searched in `function`; `flatten` returns flat results and their containers;
     `sizes` has symbols for sizes. Modes are restored on every exit. Raises UnsupportedError, with
     the user's line, for what cannot be captured; a fake that is stored keeps nothing alive then."""
-    recorder = CaptureRecorder(function, list(leaves), HookDryRun)
+    recorder = recorder_for(sizes)(function, list(leaves), HookDryRun)
     recorder.sizes = sizes
     try:
         with running(sizes, Texts.HINTS):
@@ -124,7 +126,7 @@ def _result(recorder: CaptureRecorder, leaf: object, arguments: Sequence[object]
     for index, argument in enumerate(arguments):
         if argument is leaf and isinstance(leaf, TrackedObject):
             return ArgumentLeaf(index)
-    if not isinstance(leaf, (*PLAIN, SymInt)):
+    if not isinstance(leaf, (*PLAIN, SymInt, SymFloat)):
         raise noted(
             UnsupportedError(
                 f"capture: the function returns {leaf!r} of type {type(leaf).__name__}, expected "
@@ -132,7 +134,7 @@ def _result(recorder: CaptureRecorder, leaf: object, arguments: Sequence[object]
             ),
             "Return the tensors it holds. (GEN-7)",
         )
-    return leaf
+    return leaf.plain() if type(leaf) is SymFloat else leaf
 
 
 def _graph(recorder: CaptureRecorder, results: list[object], name: str) -> Graph:

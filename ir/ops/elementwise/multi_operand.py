@@ -20,6 +20,7 @@ from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, INTEGER, STORE
 from aotlite.ir.ops.pointwise_rows import binary
 from aotlite.ir.ops.precision import number_in
 from aotlite.ir.scalar import Element
+from aotlite.ir.symbols.symfloat import SymFloat
 
 # ------------------------------------------------------------------------------------ scaled sums
 ADD_SCALED = pointwise(
@@ -71,8 +72,15 @@ def rsub(self: Operand, other: Operand | Number, alpha: float) -> Operand:
 def _sum(name: str, self: Operand, other: Operand | Number, alpha: float, end: str) -> Operand:
     if type(alpha) is int and alpha == 1:
         return self._run(name + end, other)
-    _check_alpha(name, alpha, _promoted(self, other))
+    dtype = _promoted(self, other)
+    _check_alpha(name, alpha, dtype)
+    is_input = isinstance(alpha, SymFloat) and dtype in _WIDE
+    if is_input and getattr(other, "dtype", None) is dtype:
+        return self._run(name + end, other * alpha)  # the same bits, and mul takes it as an input
     return self._do(f"{name}_scaled{end}", other, alpha)
+
+
+_WIDE = (dtypes.float32, dtypes.float64)
 
 
 def _promoted(self: Any, other: Any) -> DType:

@@ -10,6 +10,7 @@ import attrs
 
 from aotlite.ir.graph.role import Hidden, Part, Primal
 from aotlite.stages.records.guards.access_paths import AccessPath
+from aotlite.stages.records.guards.float_guards import FloatArgumentGuard, FloatFactGuard
 from aotlite.stages.records.guards.snapshots import Snapshot
 
 
@@ -81,4 +82,6 @@ Guard = (
     | GradAttributeGuard
     | NoHooksGuard
     | EnvironmentGuard
+    | FloatArgumentGuard
+    | FloatFactGuard
 )

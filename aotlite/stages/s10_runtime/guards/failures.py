@@ -13,7 +13,7 @@ import attrs
 
 from aotlite.stages.records.guards.snapshots import PLAIN
 
-GUARD_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError)
+GUARD_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError, ArithmeticError)
 """The errors that an access path raises if other objects lie there than before."""
 
 

@@ -38,12 +38,12 @@ class GuardedFacts:
     hooks: tuple[Callable[..., object], ...]
 
     @classmethod
-    def of(cls, captured: Captured) -> GuardedFacts:
+    def of(cls, captured: Captured, meta: FunctionMeta) -> GuardedFacts:
         """Those of a captured function."""
-        recorder = captured.recorder
+        recorder, sizes = captured.recorder, captured.recorder.sizes
         return cls(
             tuple([given.role for given in captured.inputs]),
-            tuple(recorder.guards),
+            (*recorder.guards, *(() if sizes is None else sizes.floats.guards(meta.training))),
             frozenset(recorder.offset_read),
             dict(recorder.changes.sizes),
             frozenset(recorder.changes.viewed),
@@ -115,7 +115,7 @@ def guarded_values_of(
     Raises AliasError for inputs that share foreign memory."""
     real_of = captured.recorder.real_of
     reals = {given.role: real_of(given.fake) for given in captured.inputs}
-    return GuardedFacts.of(captured).values(leaves, reals, meta, bases, partition)
+    return GuardedFacts.of(captured, meta).values(leaves, reals, meta, bases, partition)
 
 
 def _view_family_members(

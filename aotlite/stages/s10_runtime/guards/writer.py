@@ -30,6 +30,11 @@ from aotlite.stages.records.guards.access_paths import (
     class_step_text,
     take,
 )
+from aotlite.stages.records.guards.float_guards import (
+    FloatArgumentGuard,
+    FloatFactGuard,
+    FloatPath,
+)
 from aotlite.stages.records.guards.guard_records import (
     EnvironmentGuard,
     GradAttributeGuard,
@@ -130,8 +135,9 @@ class _Guards:
         modules: list[str] = []
         for i, leaf in enumerate(self.values.leaves):
             name, subject = f"a{i}", f"argument {i}"
-            if type(leaf) is int and Primal(i) in self.sized:
-                self.check(f"type({name}) is int", subject, f"words({name})", "an int")
+            if type(leaf) in (int, float) and self._has_any_value(i):
+                kind = type(leaf).__name__
+                self.check(f"type({name}) is {kind}", subject, f"words({name})", f"one {kind}")
             elif not isinstance(leaf, (Tensor, TrackedObject)):
                 self._plain(name, leaf, subject, snapshot_of(leaf))
             elif first.setdefault(id(leaf), i) != i:
@@ -165,6 +171,12 @@ class _Guards:
             for names in alike.values():  # of other facts, they are other objects
                 self._different(names)
         self._different(modules, users=True)
+
+    def _has_any_value(self, i: int) -> bool:
+        """Whether argument i is a number whose value is a symbol or an input."""
+        guards = self.values.guards
+        is_input = any(isinstance(g, FloatArgumentGuard) and g.index == i for g in guards)
+        return is_input or Primal(i) in self.sized
 
     def _hidden(self) -> None:
         """Checks the hidden inputs: tensors that the function reached outside (CAP-3)."""
@@ -278,6 +290,9 @@ class _Guards:
                     self.check(test, str(place), None, guard.expected)
                 case NoHooksGuard(role):
                     self.check(f"not is_watched({name_of(role)})", str(role), None, "without hooks")
+                case FloatFactGuard(fact):
+                    test = f"{self.source.constant(fact.test, 'V', repr(fact))}(leaves)"
+                    self.check(test, "what was asked about floats", None, repr(fact))
                 case EnvironmentGuard():
                     self._environment(guard)
 
@@ -320,6 +335,8 @@ class _Guards:
     # --- places
     def _at(self, place: AccessPath) -> str:
         """The variable for the object at an access path; each step of a path is taken once."""
+        if isinstance(place, FloatPath):
+            return f"{self.source.constant(place, 'N', str(place))}.resolve(leaves)"
         at = self._root(place)
         for i, (kind, key) in enumerate(place.path):
             path = (id(place.function), place.argument, place.path[: i + 1])

@@ -25,6 +25,8 @@ from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.meta import table_in
 from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.python_number import plain
+from aotlite.ir.symbols.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of
 from aotlite.stages.records.guards.snapshots import IN_ALL, MANY, PLAIN, snapshot_of
@@ -110,7 +112,7 @@ class SelfChangedNumbers:
         table = None if error is None else table_in(error.args)
         if error is not None and table is not None:
             error.args = concrete(error.args, table.hints)
-        if recorder.sizes or table_in([each.meta for each in recorder.placeholders]) is not None:
+        if (recorder.sizes, table_in([x.meta for x in recorder.placeholders])) != (None, None):
             _put_numbers([*self._roots, *_stored(recorder.compared())], recorder.leaves)
 
     def check(self, recorder: CaptureTrace) -> None:
@@ -203,7 +205,7 @@ def _stored(functions: Iterable[object]) -> Iterator[AccessPath]:
     for function in functions:
         if isinstance(function, types.FunctionType):
             for name in function.__code__.co_names:
-                if type(function.__globals__.get(name)) is SymInt:
+                if type(function.__globals__.get(name)) in (SymInt, SymFloat):
                     yield AccessPath(None, function, (("global", name),))
 
 
@@ -223,7 +225,10 @@ def _put_numbers(roots: Sequence[AccessPath], leaves: list[object]) -> None:
             if left < 0:
                 return
             table = table_in((inner,)) if type(inner) in (SymInt, tuple) else None
-            if table is not None:
+            if type(inner) is SymFloat or type(inner) is tuple and SymFloat in map(type, inner):
+                with contextlib.suppress(UnsupportedError):
+                    _bind(at, plain(inner), leaves)
+            elif table is not None:
                 with contextlib.suppress(UnsupportedError):  # a size that nobody knows yet
                     _bind(at, concrete(inner, table.hints), leaves)
             elif type(inner) is _CACHED and _has_size(gc.get_referents(inner), 3):
@@ -236,7 +241,7 @@ def _put_numbers(roots: Sequence[AccessPath], leaves: list[object]) -> None:
 def _has_size(things: Iterable[object], depth: int) -> bool:
     """Whether there is a symbolic size among these things, or that deep in containers there."""
     for each in things:
-        if type(each) is SymInt:
+        if type(each) in (SymInt, SymFloat):
             return True
         if depth and isinstance(each, dict) and _has_size((*each, *each.values()), depth - 1):
             return True

@@ -1,0 +1,115 @@
+"""`FloatInputs`: the float arguments of one capture whose values are those of each call.
+
+Ops take such a float as a 0-d tensor, which each call makes anew: a hidden input, whose place is an
+expression (`FloatPath`). What was asked about a float is a guard. Rules: DYN-27.
+Spec: `specs/float_inputs.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.eager.base.new_tensors import tensor_over
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.errors import GuardError, noted
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.symbols.symfloat import FloatFact, SymFloat
+from aotlite.stages.records.guards.access_paths import AccessPath
+
+
+@attrs.frozen(eq=False)
+class FloatArgumentGuard:
+    """The flat argument number `index` is a float, of any value."""
+
+    index: int
+
+
+@attrs.frozen(eq=False)
+class FloatFactGuard:
+    """What was asked about floats has the same answer."""
+
+    fact: FloatFact
+
+
+@attrs.frozen(eq=False)
+class FloatPath(AccessPath):
+    """The place of a tensor that each call makes of its float arguments."""
+
+    number: SymFloat = attrs.field(kw_only=True)
+    meta: TensorMeta = attrs.field(kw_only=True)
+
+    def resolve(self, leaves: list[Any]) -> Tensor:
+        """The tensor of a call. It raises an error of guards where it is none that eager computes
+        with: a float that is not 0, and is 0 in the tensor's dtype."""
+        return self.of(self.number.value(leaves))
+
+    def of(self, value: float) -> Tensor:
+        """The tensor of this value. Raises ValueError if it is 0 there alone."""
+        with np.errstate(all="ignore"):
+            array = np.array(value).astype(self.meta.dtype.numpy)
+        if value != 0 and array == 0:
+            raise ValueError(f"{value} is 0 as {self.meta}, expected a number that is none")
+        return tensor_over(array, self.meta, 0)
+
+    def __str__(self) -> str:
+        return self.number.text
+
+
+@attrs.define(eq=False, repr=False)
+class FloatInputs:
+    """The float arguments of one capture that are inputs, and what was asked about them."""
+
+    arguments: dict[int, SymFloat] = attrs.field(factory=dict)
+    """By the number of the flat argument."""
+    marked: set[int] = attrs.field(factory=set)
+    """Those that the user named: it is an error if the function fixes one."""
+    facts: list[FloatFact] = attrs.field(factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.arguments)
+
+    def argument(self, index: int, value: float, *, is_marked: bool) -> SymFloat:
+        """A float argument as an input."""
+        made = SymFloat(self.facts, None, (index,), value, f"argument {index}")
+        self.arguments[index] = made
+        if is_marked:
+            self.marked.add(index)
+        return made
+
+    def guards(self, training: object) -> tuple[FloatArgumentGuard | FloatFactGuard, ...]:
+        """The guards of later calls. A function with a backward is compiled for the values of its
+        floats: its derivatives are made later, of a tape with numbers.
+
+        Raises GuardError if the program fixes a float that the user named.
+        """
+        if training:
+            for number in self.arguments.values():
+                number.plain()
+        for index in self.marked:
+            fixing = [fact for fact in self.facts if fact.fixes and index in _read(fact.number)]
+            if fixing:
+                why = "the function is differentiated" if training else repr(fixing[0])
+                what = f"argument {index} is marked as dynamic, and the function fixes it"
+                raise noted(
+                    GuardError(f"compile: {what}: {why}, expected a function of every float"),
+                    "Leave out the mark, or let that line not depend on the number.",
+                )
+        floats = [FloatArgumentGuard(index) for index in self.arguments]
+        return (*floats, *map(FloatFactGuard, self.facts))
+
+
+def _read(number: SymFloat) -> set[int]:
+    """The numbers of the flat arguments that an expression reads."""
+    if number.function is None:
+        return {number.operands[0]}
+    return {i for x in number.operands if type(x) is SymFloat for i in _read(x)}
+
+
+def numbers_of(leaves: Sequence[object], guards: Sequence[object]) -> dict[int, Any]:
+    """The ints and floats among flat arguments; None for a float of any value."""
+    found: dict[int, Any] = {i: x for i, x in enumerate(leaves) if type(x) in (int, float)}
+    return found | {g.index: None for g in guards if isinstance(g, FloatArgumentGuard)}

@@ -1,0 +1,120 @@
+"""`FloatRecorder`: the recorder of a function with float arguments that are inputs.
+
+    p - lr * g        mul(g, 0-d tensor of lr): a hidden input, which each call makes of its float
+
+A node gets the tensor where the op takes a tensor or a number there, and gives the same for both,
+bit for bit: it computes in float32 or float64, and a tensor of that dtype without dimensions has
+the number as the op would round it. Any other op takes the number, which is assumed then. The tape
+keeps the number: formulas of gradients compute with Python's floats. Rules: DYN-27.
+Spec: `specs/float_inputs.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir import dtypes
+from aotlite.ir.arrays import NUMPY
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.graph.role import Hidden
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import OPS, InplaceOp, Op, PureOp
+from aotlite.ir.symbols.python_number import plain
+from aotlite.ir.symbols.symfloat import SymFloat
+from aotlite.stages.records.guards.float_guards import FloatPath
+from aotlite.stages.records.guards.guard_records import HiddenInputGuard
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+from aotlite.stages.s1_capture.recorder import CaptureRecorder
+
+_TAKEN = (dtypes.float32, dtypes.float64)
+
+
+def recorder_for(sizes: SymbolicSizes | None) -> type[CaptureRecorder]:
+    """The class of the recorder for a capture with these symbols."""
+    return CaptureRecorder if sizes is None or not sizes.may_have_floats else FloatRecorder
+
+
+@attrs.frozen
+class _Operand:
+    """What has a meta, as tensors have."""
+
+    meta: TensorMeta
+
+
+class FloatRecorder(CaptureRecorder):
+    """The recorder of a function with float arguments that are inputs."""
+
+    has_returned = False
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._floats: dict[tuple[str, TensorMeta], Tensor | None] = {}
+
+    def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
+        return super().record(op, self._lifted(op, args), meta)
+
+    def record_wrapped(self, op: Op, args: tuple[object, ...], *rest: Any) -> tuple[Any, ...]:
+        return super().record_wrapped(op, plain(args), *rest)
+
+    def finish_guards(self) -> None:
+        super().finish_guards()
+        self.has_returned = True
+
+    def _lifted(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments with tensors or numbers for floats that are inputs."""
+        for i, value in enumerate(args):
+            if type(value) is SymFloat:
+                fake = None if self.has_returned else self._input(op, args, i, value)
+                args = (*args[:i], value.plain() if fake is None else fake, *args[i + 1 :])
+            elif type(value) is tuple and any(type(x) is SymFloat for x in value):
+                args = (*args[:i], plain(value), *args[i + 1 :])
+        return args
+
+    def _input(self, op: Op, args: tuple[Any, ...], i: int, number: SymFloat) -> Tensor | None:
+        """The tensor that a node takes in the place of a number; None where it takes the number."""
+        pure = op.functional if isinstance(op, InplaceOp) else op
+        if not isinstance(pure, PureOp) or pure.numbers == "unwrapped":
+            return None  # that of a power is looked at
+        if not op.schema.parameters[i].type.holds_number:
+            return None
+        dtype = _computed(op, args)
+        if dtype is None:
+            return None
+        meta = tensor_meta((), (), dtype)
+        try:
+            known = op.result(args)
+            if op.result((*args[:i], _Operand(meta), *args[i + 1 :])) != known:
+                return None
+        except AotliteError:  # it takes no tensor of no dimensions there
+            return None
+        key = (number.text, meta)
+        if key not in self._floats:
+            self._floats[key] = self._made(number, meta)
+        return self._floats[key]
+
+    def _made(self, number: SymFloat, meta: TensorMeta) -> Tensor | None:
+        place = FloatPath(None, None, number=number, meta=meta)
+        try:
+            tensor = place.of(number.hint)
+        except ValueError:  # too small for the dtype
+            return None
+        role = Hidden(len(self._hidden), str(place))
+        self._hidden.append(place)
+        self.guards.append(HiddenInputGuard(role.index, place))
+        return self._fake_input(tensor, role, str(place))
+
+
+def _computed(op: Op, args: tuple[Any, ...]) -> DType | None:
+    """The dtype in which an op computes with a float: that of all its floating-point operands, or
+    the one that integers become; None where it is none of float32 and float64."""
+    metas = [each.meta for each in op.operands(args)]
+    if any(meta.device.arrays is not NUMPY for meta in metas):
+        return None
+    kinds = {meta.dtype for meta in metas if not meta.dtype.kind <= dtypes.INTEGER}
+    if not kinds and metas:
+        kinds = {OPS["mul"].infer((_Operand(metas[0]), 1.0)).dtype}  # type: ignore[union-attr]
+    return kinds.pop() if len(kinds) == 1 and kinds <= set(_TAKEN) else None

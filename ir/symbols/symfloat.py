@@ -1,0 +1,258 @@
+"""`SymFloat`: a float argument whose value is that of each call. Spec: `specs/float_inputs.md`.
+
+Ground floor. It is an expression of Python's floats: a float argument, or arithmetic on one. Each
+call computes it anew, with Python's own operators. What needs the value (a comparison, a function
+of `math`, a text) takes that of the call that is traced, and becomes a fact that later calls check.
+
+To the code of a captured function it is a float.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import attrs
+
+from aotlite.ir.provenance.location import Location, place_of
+from aotlite.ir.symbols.python_number import RELATIONS, PythonNumber, plain
+from aotlite.ir.symbols.symint import SymInt
+from aotlite.ir.symbols.user_code import asked_outside, asking_place
+
+__all__ = ["FloatFact", "SymFloat"]
+
+_DEEPEST: Final = 100
+"""The depth of an expression: beyond it the value is taken."""
+_LONGEST: Final = 1 << 64
+"""Ints beyond it are no operands of expressions."""
+Leaves = Sequence[object]
+
+
+@attrs.frozen(eq=False, repr=False)
+class FloatFact:
+    """What was asked about a float argument, and answered by its value."""
+
+    test: Callable[[Leaves], bool]
+    """Whether it is so for the flat arguments of a call."""
+    text: str
+    number: SymFloat
+    fixes: bool
+    """Whether it holds for one value alone."""
+    location: Location | None
+
+    def __repr__(self) -> str:
+        place = "" if self.location is None else f" ({place_of(self.location)})"
+        return f"{self.text}{place}"
+
+
+def _arithmetic(function: Callable[[Any, Any], object], sign: str) -> tuple[Any, Any]:
+    """The methods of a binary operator, `self + other` and `other + self`."""
+
+    def left(self: SymFloat, other: object) -> object:
+        return self.combined(function, sign, (self, other))
+
+    def right(self: SymFloat, other: object) -> object:
+        return self.combined(function, sign, (other, self))
+
+    return left, right
+
+
+def _compared(relation: str) -> Any:
+    def method(self: SymFloat, other: object) -> object:
+        return self.compared(relation, other)
+
+    return method
+
+
+def _taken(name: str) -> Any:
+    """The method of this name of the value."""
+
+    def method(self: SymFloat, *args: object, **kwargs: object) -> object:
+        return getattr(self.plain(), name)(*plain(args), **plain(kwargs))
+
+    return method
+
+
+class SymFloat(PythonNumber):
+    """A float of each call: a float argument, or arithmetic on one.
+
+    >>> facts = []
+    >>> lr = SymFloat(facts, None, (1,), 0.5, "argument 1")
+    >>> rate = 1 - lr * 4
+    >>> rate.text, rate.value([None, 0.25]), rate < 0, facts[0].text
+    ('1 - (argument 1 * 4)', 0.0, True, '1 - (argument 1 * 4) < 0 is True')
+    """
+
+    __slots__ = ("depth", "facts", "function", "hint", "operands", "text")
+
+    def __init__(
+        self,
+        facts: list[FloatFact],
+        function: Callable[..., object] | None,
+        operands: tuple[Any, ...],
+        hint: float,
+        text: str,
+    ) -> None:
+        self.facts = facts
+        """What is assumed is added to it."""
+        self.function = function
+        """None for an argument, whose number is the operand."""
+        self.operands = operands
+        self.hint = hint
+        """The value in the call that is traced."""
+        self.text = text
+        depths: list[int] = [x.depth for x in operands if type(x) is SymFloat]
+        self.depth: int = 1 + max(depths, default=0)
+
+    def value(self, leaves: Leaves) -> float:
+        """The value in a call. Raises TypeError where a float is none there, or whatever Python's
+        operator does."""
+        if self.function is None:
+            found = leaves[self.operands[0]]
+        else:
+            found = self.function(*[_value(x, leaves) for x in self.operands])
+        if type(found) is not float:
+            raise TypeError(f"{self.text} is {found!r}, expected a float")
+        return found
+
+    # --- arithmetic
+    def combined(
+        self, function: Callable[..., Any], sign: str, operands: tuple[object, ...]
+    ) -> object:
+        """`function(*operands)`, of which one is this number; an expression if it is a float."""
+        known = [plain(x) if type(x) is SymInt else x for x in operands]
+        if not all(map(_is_operand, known)):
+            if operands[0] is self:
+                return self.with_value(function, known[1])
+            return self.with_value(lambda value, other: function(other, value), known[0])
+        result = function(*[x.hint if type(x) is SymFloat else x for x in known])
+        is_short = all(type(x) is not int or abs(x) < _LONGEST for x in known)
+        if type(result) is not float or self.depth >= _DEEPEST or not is_short:
+            return function(*map(plain, known))
+        words = [_operand_text(x) for x in known]
+        last = known[-1]
+        text = f" {sign} ".join(words) if len(words) == 2 else f"{sign}{words[0]}"
+        if function is operator.pow or function in _DIVISIONS and type(last) is SymFloat:
+            test = partial(_is_float, function, tuple(known))
+            self._assume(test, f"{text} is a float", fixes=False)
+        return SymFloat(self.facts, function, tuple(known), result, text)
+
+    __add__, __radd__ = _arithmetic(operator.add, "+")
+    __sub__, __rsub__ = _arithmetic(operator.sub, "-")
+    __mul__, __rmul__ = _arithmetic(operator.mul, "*")
+    __truediv__, __rtruediv__ = _arithmetic(operator.truediv, "/")
+    __floordiv__, __rfloordiv__ = _arithmetic(operator.floordiv, "//")
+    __mod__, __rmod__ = _arithmetic(operator.mod, "%")
+
+    def __pow__(self, other: object, modulus: object = None) -> object:
+        if modulus is not None:
+            return super().__pow__(other, modulus)
+        return self.combined(operator.pow, "**", (self, other))
+
+    def __rpow__(self, other: object) -> object:
+        return self.combined(operator.pow, "**", (other, self))
+
+    def __neg__(self) -> object:
+        return self.combined(operator.neg, "-", (self,))
+
+    def __abs__(self) -> object:
+        return self.combined(abs, "abs ", (self,))
+
+    def __pos__(self) -> SymFloat:
+        return self
+
+    def conjugate(self) -> SymFloat:
+        """The number itself."""
+        return self
+
+    # --- what takes the value
+    def plain(self) -> float:  # type: ignore[override]
+        """The value in the call that is traced; it is assumed to be that in each call."""
+        bits = self.hint.hex()
+
+        def test(leaves: Leaves) -> bool:
+            return self.value(leaves).hex() == bits
+
+        self._assume(test, f"{self.text} is {self.hint!r}", fixes=True)
+        return self.hint
+
+    def compared(self, relation: str, other: object) -> object:
+        """The truth of a comparison, which is assumed."""
+        number = other.plain() if type(other) is SymInt else other
+        if not _is_operand(number):
+            return self.with_value(RELATIONS[relation], other)
+        of, compare = number, RELATIONS[relation]
+        truth = compare(self.hint, of.hint if type(of) is SymFloat else of)  # type: ignore[arg-type]
+
+        def test(leaves: Leaves) -> bool:
+            return compare(self.value(leaves), _value(of, leaves)) is truth  # type: ignore[arg-type]
+
+        self._assume(test, f"{self.text} {relation} {_operand_text(of)} is {truth}", fixes=False)
+        return truth
+
+    def _assume(self, test: Callable[[Leaves], bool], text: str, *, fixes: bool) -> None:
+        if all(text != known.text for known in self.facts):
+            self.facts.append(FloatFact(test, text, self, fixes, asking_place()))
+
+    __eq__ = _compared("==")
+    __ne__ = _compared("!=")
+    __lt__ = _compared("<")
+    __le__ = _compared("<=")
+    __gt__ = _compared(">")
+    __ge__ = _compared(">=")
+
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    def __hash__(self) -> int:
+        return hash(self.plain()) if asked_outside(1) else object.__hash__(self)
+
+    def __index__(self) -> int:
+        raise TypeError("'float' object cannot be interpreted as an integer")
+
+    __float__ = plain
+    hex = _taken("hex")
+    is_integer = _taken("is_integer")
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return float if asked_outside(1) else SymFloat
+
+    def __repr__(self) -> str:
+        return repr(self.plain()) if asked_outside(1) else self.text
+
+    def __format__(self, spec: str) -> str:
+        return format(self.plain() if asked_outside(1) else self.text, spec)
+
+    def __reduce__(self) -> tuple[type, tuple[float]]:
+        return float, (self.plain(),)
+
+    def __copy__(self) -> SymFloat:
+        return self
+
+    def __deepcopy__(self, memo: object) -> SymFloat:
+        return self
+
+
+_DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
+
+
+def _is_float(function: Callable[..., object], operands: tuple[Any, ...], leaves: Leaves) -> bool:
+    """Whether the result is a float in a call, too; it may raise what Python's operator does."""
+    return type(function(*[_value(x, leaves) for x in operands])) is float
+
+
+def _value(operand: Any, leaves: Leaves) -> Any:
+    return operand.value(leaves) if type(operand) is SymFloat else operand
+
+
+def _is_operand(value: object) -> bool:
+    return type(value) in (SymFloat, float, int, bool)
+
+
+def _operand_text(value: object) -> str:
+    if type(value) is not SymFloat:
+        return repr(value)
+    return value.text if value.function is None or value.depth == 1 else f"({value.text})"

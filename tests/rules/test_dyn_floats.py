@@ -1,0 +1,261 @@
+"""DYN-27: a float among the arguments is an input of the graph, where it changes or is named."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aotlite as al
+from aotlite.backends.native.compiler.toolchain import find_compiler
+from aotlite.ir.op import OPS, PureOp
+from aotlite.testing.laws.samples.sample import Sample
+from tests.samples import samples_of
+
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
+BACKENDS = ["reference", pytest.param("cpu", marks=needs_compiler)]
+FLOATS = (0.1, 0.2, -0.3, 0.0, -0.0, 2.0, 1e300, math.inf, math.nan)
+
+
+def words(result: Any) -> object:
+    return str(result.meta), repr(result.tolist())
+
+
+def step(p: al.Tensor, g: al.Tensor, lr: float) -> al.Tensor:
+    p.mul_(1 - lr * 0.01)
+    p.add_(g, alpha=-lr)
+    return p * 2
+
+
+@pytest.mark.rules("DYN-3", "DYN-27")
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_compilation_serves_every_learning_rate(backend: str, dtype: str) -> None:
+    compiled = al.compile(step, dynamic=None, backend=backend)
+    numbers = np.arange(6).astype(dtype) / 3
+    for lr in FLOATS:
+        expected = step(al.tensor(numbers), al.tensor(numbers + 1), lr)
+        found = compiled(al.tensor(numbers), al.tensor(numbers + 1), lr)
+        assert words(found) == words(expected)
+    assert len(compiled.entries) == 2
+    inputs = [str(each.meta) for each in compiled.entries[1].meta.inputs]
+    short = "f32" if dtype == "float32" else "f64"
+    assert inputs[2:] == [f"{short}[]", f"{short}[]"]
+    assert [each.place for each in compiled.entries[1].meta.inputs[2:]] == [
+        "1 - (argument 2 * 0.01)",
+        "-argument 2",
+    ]
+
+
+@pytest.mark.rules("DYN-27")
+def test_a_named_float_is_an_input_from_the_first_call_on() -> None:
+    compiled = al.compile(lambda x, s: x * s, dynamic_shapes={"s": True}, backend="reference")
+    for s in FLOATS:
+        assert words(compiled(al.ones(2), s)) == words(al.ones(2) * s)
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("DYN-27")
+@pytest.mark.parametrize("x", [al.ones(2), al.ones(2, dtype=al.int64), al.ones(())])
+def test_a_number_has_the_dtype_that_eager_gives_it(x: al.Tensor) -> None:
+    def promoted(x: al.Tensor, s: float) -> tuple[al.Tensor, ...]:
+        return x * s, x + s, s - x, x / s, x > s, al.where(x > 0, x, s), al.maximum(x * s, x * 0.1)
+
+    compiled = al.compile(promoted, dynamic=True, backend="reference")
+    for s in FLOATS:
+        assert list(map(words, compiled(x, s))) == list(map(words, promoted(x, s)))
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("DYN-27")
+def test_a_comparison_is_a_guard() -> None:
+    def branches(x: al.Tensor, s: float) -> al.Tensor:
+        return x * s if s > 0.5 else x / (s + 1)
+
+    compiled = al.compile(branches, dynamic=True, backend="reference")
+    for s in (0.7, 0.8, 0.1, 0.2, 0.9, -3.0):
+        assert words(compiled(al.ones(2), s)) == words(branches(al.ones(2), s))
+    assert len(compiled.entries) == 2
+    (why,) = list(compiled.explain_recompiles())[1].reasons
+    assert "argument 1 > 0.5 is True" in str(why)
+
+
+@pytest.mark.rules("DYN-27")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, s: x * math.sqrt(s),
+        lambda x, s: (x * s, f"{s:.1f}"),
+        lambda x, s: (x, s * 2),
+        lambda x, s: x * int(s),
+        lambda x, s: x * {0.5: 2, 1.5: 3}.get(s, 1),
+        lambda x, s: al.full((2,), s),
+        lambda x, s: x.clamp(max=s),
+        lambda x, s: x.bfloat16() * s,
+        lambda x, s: x**s,
+    ],
+)
+def test_what_needs_the_value_is_compiled_for_it(function: Callable[..., Any]) -> None:
+    compiled = al.compile(function, dynamic=True, backend="reference")
+    for s in (0.5, 1.5, 0.5, 2.5):
+        found, expected = compiled(al.ones(2), s), function(al.ones(2), s)
+        if isinstance(expected, tuple):
+            assert found[1:] == expected[1:]
+            found, expected = found[0], expected[0]
+        assert words(found) == words(expected)
+    assert len(compiled.entries) == 3
+
+
+@pytest.mark.rules("DYN-27")
+def test_an_error_of_arithmetic_is_eagers() -> None:
+    def divided(x: al.Tensor, s: float, t: float) -> al.Tensor:
+        return x * (s / t) + 10.0**s
+
+    compiled = al.compile(divided, dynamic=True, backend="reference")
+    assert words(compiled(al.ones(2), 1.0, 2.0)) == words(divided(al.ones(2), 1.0, 2.0))
+    with pytest.raises(ZeroDivisionError):
+        compiled(al.ones(2), 1.0, 0.0)
+    with pytest.raises(OverflowError):
+        compiled(al.ones(2), 400.0, 2.0)
+    assert words(compiled(al.ones(2), 3.0, 4.0)) == words(divided(al.ones(2), 3.0, 4.0))
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("DYN-27")
+def test_a_number_that_is_0_in_the_dtype_is_compiled_by_itself() -> None:
+    def both(x: al.Tensor, s: float) -> al.Tensor:
+        return al.logical_and(x, s)
+
+    compiled = al.compile(both, dynamic=True, backend="reference")
+    for s in (1.0, 1e-300, 0.0, 2.0):
+        assert words(compiled(al.ones(2), s)) == words(both(al.ones(2), s))
+    assert len(compiled.entries) == 2
+
+
+@pytest.mark.rules("DYN-27")
+def test_a_function_with_a_backward_is_compiled_for_its_floats() -> None:
+    def loss(x: al.Tensor, s: float) -> al.Tensor:
+        return (x * s).pow(3).sum()
+
+    compiled = al.compile(loss, dynamic=True, backend="reference")
+    for s in (0.5, 2.0, 0.5):
+        found = []
+        for function in (compiled, loss):
+            x = al.arange(3.0).requires_grad_()
+            (first,) = al.autograd.grad(function(x, s), [x], create_graph=True)
+            assert first is not None
+            (second,) = al.autograd.grad(first.sum(), [x])
+            assert second is not None
+            found.append((first.tolist(), second.tolist()))
+        assert found[0] == found[1]
+    assert len(compiled.entries) == 2
+
+
+@pytest.mark.rules("DYN-27")
+def test_gradients_inside_of_the_function() -> None:
+    def descended(w: al.Tensor, lr: float) -> al.Tensor:
+        leaf = w.detach().requires_grad_()
+        (grad,) = al.autograd.grad((leaf * lr).exp().sum(), [leaf])
+        assert grad is not None
+        return w - lr * grad
+
+    compiled = al.compile(descended, dynamic=True, backend="reference")
+    for lr in (0.1, 0.25, -2.0):
+        assert words(compiled(al.ones(3), lr)) == words(descended(al.ones(3), lr))
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("DYN-27")
+def test_a_named_float_that_the_function_fixes_is_an_error() -> None:
+    def rooted(x: al.Tensor, s: float) -> al.Tensor:
+        return x * math.sqrt(s)
+
+    compiled = al.compile(rooted, dynamic_shapes={"s": True}, backend="reference")
+    with pytest.raises(al.GuardError, match=r"argument 1 is marked.*math\.sqrt"):
+        compiled(al.ones(2), 0.5)
+    with pytest.raises(al.ArgumentError, match="a Dim for the float"):
+        al.compile(rooted, dynamic_shapes={"s": al.Dim("s")})(al.ones(2), 0.5)
+
+
+@pytest.mark.rules("DYN-27")
+def test_a_float_that_the_function_stores_is_compiled_by_itself() -> None:
+    kept = {"last": 0.0}
+
+    def stores(x: al.Tensor, s: float) -> al.Tensor:
+        kept["last"] = s
+        return x * s
+
+    compiled = al.compile(stores, dynamic=True, backend="reference")
+    for s in (0.5, 0.25):
+        compiled(al.ones(2), s)
+        assert kept["last"] == s and type(kept["last"]) is float
+
+
+@pytest.mark.rules("DYN-27")
+def test_floats_and_sizes_change_together() -> None:
+    def scaled(x: al.Tensor, s: float, n: int) -> al.Tensor:
+        return x[:n] * s + x.shape[0]
+
+    compiled = al.compile(scaled, dynamic=True, backend="reference")
+    for (rows, n), s in itertools.product([(4, 2), (5, 3)], FLOATS):
+        assert words(compiled(al.ones(rows), s, n)) == words(scaled(al.ones(rows), s, n))
+    assert len(compiled.entries) == 1 and len(next(iter(compiled.regions())).sizes) == 2
+
+
+# ------------------------------------------------------------------------- the law beneath it
+def numbers_in(op: PureOp) -> list[int]:
+    if op.numbers == "unwrapped" or "seed" in [each.name for each in op.schema.parameters]:
+        return []
+    return [i for i, each in enumerate(op.schema.parameters) if each.type.holds_number]
+
+
+def arguments(op: PureOp, sample: Sample) -> tuple[Any, ...] | None:
+    """The arguments of a sample of one floating-point dtype; None for another one."""
+
+    def put(value: object) -> object:
+        return al.tensor(value) if isinstance(value, np.ndarray) else value
+
+    try:
+        args = op.bind(tuple(map(put, sample.args)), {k: put(v) for k, v in sample.kwargs.items()})
+    except al.AotliteError:
+        return None
+    kinds = {each.dtype for each in op.operands(args) if each.is_floating_point()}
+    return args if kinds in ({al.float32}, {al.float64}) else None
+
+
+@pytest.mark.rules("DYN-27")
+@pytest.mark.parametrize(
+    "name", [n for n, op in OPS.items() if isinstance(op, PureOp) and numbers_in(op)]
+)
+def test_a_tensor_of_no_dimensions_is_a_number(name: str) -> None:
+    """Bit for bit, where the op takes such a tensor and gives the same meta."""
+    op = OPS[name]
+    assert isinstance(op, PureOp)
+    for sample, i in itertools.product(samples_of(name)[:40], numbers_in(op)):
+        args = arguments(op, sample)
+        if args is None:
+            continue
+        for number in (*FLOATS, 0.5, 1 / 3):
+            first = (*args[:i], number, *args[i + 1 :])
+            tensors = op.operands(first)
+            kinds = {each.dtype for each in tensors if each.is_floating_point()}
+            if len(kinds) != 1:
+                continue
+            with np.errstate(all="ignore"):
+                held = al.tensor(np.array(number).astype(kinds.pop().numpy))
+            second = (*args[:i], held, *args[i + 1 :])
+            try:
+                if op.result(first) != op.result(second):
+                    continue
+            except al.AotliteError:
+                continue
+            with np.errstate(all="ignore"):
+                one, other = (tensors[0]._apply(op, each) for each in (first, second))
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
+            assert np.signbit(one.numpy()).tolist() == np.signbit(other.numpy()).tolist() or (
+                not one.is_floating_point() or np.isnan(one.numpy()).any()
+            )
