@@ -19,7 +19,7 @@ from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, S
 from aotlite.ir.geometry import sizes
 from aotlite.ir.ops.index.indexing import check_indices, integer_indices, unrepeated
 from aotlite.ir.ops.views.view_ops import SELECT, SLICE
-from aotlite.ir.symbols.symfloat import SymFloat
+from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 
 MASKS = (dtypes.bool_, dtypes.uint8)

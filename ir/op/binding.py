@@ -13,7 +13,7 @@ from typing import Any
 from aotlite.ir.dtypes import DType
 from aotlite.ir.op.parameter_types import LEAST, MOST
 from aotlite.ir.op.schema import Schema
-from aotlite.ir.symbols.symfloat import SymFloat
+from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 
 CACHE_LIMIT = 1 << 16

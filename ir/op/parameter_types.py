@@ -21,7 +21,7 @@ from aotlite.ir.geometry.memory_format import MemoryFormat
 from aotlite.ir.geometry.sizes import as_size
 from aotlite.ir.op.host_function import HostFunction
 from aotlite.ir.symbols.calls import Call
-from aotlite.ir.symbols.symfloat import SymFloat
+from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 
 __all__ = ["PARAMETER_TYPES", "UNFIT", "Number", "ParameterType"]

@@ -11,8 +11,8 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import BOOL, COMPLEX, FLOATING, DType
 from aotlite.ir.dtypes.limits import iinfo
 from aotlite.ir.errors import ArgumentError
+from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.python_number import plain
-from aotlite.ir.symbols.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymBool, SymInt
 
 _NUMBERS = frozenset((bool, int, float, complex))

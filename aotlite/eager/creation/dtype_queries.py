@@ -9,7 +9,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
-from aotlite.ir.symbols.symfloat import SymFloat
+from aotlite.ir.symbols.floats.symfloat import SymFloat
 
 
 def can_cast(from_: DType | type, to: DType | type) -> builtins.bool:

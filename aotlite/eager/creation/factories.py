@@ -19,7 +19,7 @@ from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.geometry.memory_format import MemoryFormat, strides_in
-from aotlite.ir.symbols.symfloat import SymFloat
+from aotlite.ir.symbols.floats.symfloat import SymFloat
 
 Place = Device | str | None
 

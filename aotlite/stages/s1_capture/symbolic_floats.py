@@ -11,7 +11,7 @@ Spec: `specs/float_inputs.md`.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import attrs
 
@@ -23,11 +23,12 @@ from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph.role import Hidden
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, InplaceOp, Op, PureOp
+from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.python_number import plain
-from aotlite.ir.symbols.symfloat import SymFloat
 from aotlite.stages.records.guards.float_guards import FloatPath
 from aotlite.stages.records.guards.guard_records import HiddenInputGuard
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+from aotlite.stages.s1_capture.hooks.registered import DryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
 
 _TAKEN = (dtypes.float32, dtypes.float64)
@@ -50,21 +51,25 @@ class FloatRecorder(CaptureRecorder):
 
     has_returned = False
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(
+        self, function: object, leaves: list[object], dry_run: Callable[[], DryRun]
+    ) -> None:
+        super().__init__(function, leaves, dry_run)
         self._floats: dict[tuple[str, TensorMeta], Tensor | None] = {}
 
-    def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
+    def record(self, op: Op, args: tuple[object, ...], meta: object) -> object:
         return super().record(op, self._lifted(op, args), meta)
 
-    def record_wrapped(self, op: Op, args: tuple[object, ...], *rest: Any) -> tuple[Any, ...]:
-        return super().record_wrapped(op, plain(args), *rest)
+    def record_wrapped(
+        self, op: Op, args: tuple[object, ...], outs: tuple[Tensor, ...], meta: object
+    ) -> tuple[object, ...]:
+        return super().record_wrapped(op, plain(args), outs, meta)
 
     def finish_guards(self) -> None:
         super().finish_guards()
         self.has_returned = True
 
-    def _lifted(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _lifted(self, op: Op, args: tuple[object, ...]) -> tuple[object, ...]:
         """The arguments with tensors or numbers for floats that are inputs."""
         for i, value in enumerate(args):
             if type(value) is SymFloat:
@@ -74,7 +79,9 @@ class FloatRecorder(CaptureRecorder):
                 args = (*args[:i], plain(value), *args[i + 1 :])
         return args
 
-    def _input(self, op: Op, args: tuple[Any, ...], i: int, number: SymFloat) -> Tensor | None:
+    def _input(
+        self, op: Op, args: tuple[object, ...], i: int, number: SymFloat
+    ) -> Tensor | None:
         """The tensor that a node takes in the place of a number; None where it takes the number."""
         pure = op.functional if isinstance(op, InplaceOp) else op
         if not isinstance(pure, PureOp) or pure.numbers == "unwrapped":
@@ -108,7 +115,7 @@ class FloatRecorder(CaptureRecorder):
         return self._fake_input(tensor, role, str(place))
 
 
-def _computed(op: Op, args: tuple[Any, ...]) -> DType | None:
+def _computed(op: Op, args: tuple[object, ...]) -> DType | None:
     """The dtype in which an op computes with a float: that of all its floating-point operands, or
     the one that integers become; None where it is none of float32 and float64."""
     metas = [each.meta for each in op.operands(args)]

@@ -20,7 +20,7 @@ from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, INTEGER, STORE
 from aotlite.ir.ops.pointwise_rows import binary
 from aotlite.ir.ops.precision import number_in
 from aotlite.ir.scalar import Element
-from aotlite.ir.symbols.symfloat import SymFloat
+from aotlite.ir.symbols.floats.symfloat import SymFloat
 
 # ------------------------------------------------------------------------------------ scaled sums
 ADD_SCALED = pointwise(

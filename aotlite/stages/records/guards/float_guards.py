@@ -8,7 +8,6 @@ Spec: `specs/float_inputs.md`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 import numpy as np
@@ -17,7 +16,7 @@ from aotlite.eager.base.new_tensors import tensor_over
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.symbols.symfloat import FloatFact, SymFloat
+from aotlite.ir.symbols.floats.symfloat import FloatFact, SymFloat
 from aotlite.stages.records.guards.access_paths import AccessPath
 
 
@@ -42,7 +41,7 @@ class FloatPath(AccessPath):
     number: SymFloat = attrs.field(kw_only=True)
     meta: TensorMeta = attrs.field(kw_only=True)
 
-    def resolve(self, leaves: list[Any]) -> Tensor:
+    def resolve(self, leaves: Sequence[object]) -> Tensor:
         """The tensor of a call. It raises an error of guards where it is none that eager computes
         with: a float that is not 0, and is 0 in the tensor's dtype."""
         return self.of(self.number.value(leaves))
@@ -105,11 +104,14 @@ class FloatInputs:
 def _read(number: SymFloat) -> set[int]:
     """The numbers of the flat arguments that an expression reads."""
     if number.function is None:
-        return {number.operands[0]}
+        return {number.argument}
     return {i for x in number.operands if type(x) is SymFloat for i in _read(x)}
 
 
-def numbers_of(leaves: Sequence[object], guards: Sequence[object]) -> dict[int, Any]:
+def numbers_of(leaves: Sequence[object], guards: Sequence[object]) -> dict[int, float | None]:
     """The ints and floats among flat arguments; None for a float of any value."""
-    found: dict[int, Any] = {i: x for i, x in enumerate(leaves) if type(x) in (int, float)}
+    found: dict[int, float | None] = {}
+    for i, leaf in enumerate(leaves):
+        if type(leaf) is int or type(leaf) is float:
+            found[i] = leaf
     return found | {g.index: None for g in guards if isinstance(g, FloatArgumentGuard)}

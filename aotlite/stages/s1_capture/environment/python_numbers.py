@@ -25,8 +25,8 @@ from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.meta import table_in
 from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.python_number import plain
-from aotlite.ir.symbols.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of
 from aotlite.stages.records.guards.snapshots import IN_ALL, MANY, PLAIN, snapshot_of

@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
@@ -28,6 +28,8 @@ _DEEPEST: Final = 100
 _LONGEST: Final = 1 << 64
 """Ints beyond it are no operands of expressions."""
 Leaves = Sequence[object]
+Function = Callable[..., object]
+Method = Callable[..., object]
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -47,7 +49,7 @@ class FloatFact:
         return f"{self.text}{place}"
 
 
-def _arithmetic(function: Callable[[Any, Any], object], sign: str) -> tuple[Any, Any]:
+def _arithmetic(function: Function, sign: str) -> tuple[Method, Method]:
     """The methods of a binary operator, `self + other` and `other + self`."""
 
     def left(self: SymFloat, other: object) -> object:
@@ -59,14 +61,14 @@ def _arithmetic(function: Callable[[Any, Any], object], sign: str) -> tuple[Any,
     return left, right
 
 
-def _compared(relation: str) -> Any:
-    def method(self: SymFloat, other: object) -> object:
+def _compared(relation: str) -> Callable[..., bool]:
+    def method(self: SymFloat, other: object) -> bool:
         return self.compared(relation, other)
 
     return method
 
 
-def _taken(name: str) -> Any:
+def _taken(name: str) -> Method:
     """The method of this name of the value."""
 
     def method(self: SymFloat, *args: object, **kwargs: object) -> object:
@@ -90,8 +92,8 @@ class SymFloat(PythonNumber):
     def __init__(
         self,
         facts: list[FloatFact],
-        function: Callable[..., object] | None,
-        operands: tuple[Any, ...],
+        function: Function | None,
+        operands: tuple[object, ...],
         hint: float,
         text: str,
     ) -> None:
@@ -106,11 +108,18 @@ class SymFloat(PythonNumber):
         depths: list[int] = [x.depth for x in operands if type(x) is SymFloat]
         self.depth: int = 1 + max(depths, default=0)
 
+    @property
+    def argument(self) -> int:
+        """The number of the flat argument that it is."""
+        (number,) = self.operands
+        assert type(number) is int
+        return number
+
     def value(self, leaves: Leaves) -> float:
         """The value in a call. Raises TypeError where a float is none there, or whatever Python's
         operator does."""
         if self.function is None:
-            found = leaves[self.operands[0]]
+            found = leaves[self.argument]
         else:
             found = self.function(*[_value(x, leaves) for x in self.operands])
         if type(found) is not float:
@@ -119,7 +128,7 @@ class SymFloat(PythonNumber):
 
     # --- arithmetic
     def combined(
-        self, function: Callable[..., Any], sign: str, operands: tuple[object, ...]
+        self, function: Function, sign: str, operands: tuple[object, ...]
     ) -> object:
         """`function(*operands)`, of which one is this number; an expression if it is a float."""
         known = [plain(x) if type(x) is SymInt else x for x in operands]
@@ -178,7 +187,7 @@ class SymFloat(PythonNumber):
         self._assume(test, f"{self.text} is {self.hint!r}", fixes=True)
         return self.hint
 
-    def compared(self, relation: str, other: object) -> object:
+    def compared(self, relation: str, other: object) -> bool:
         """The truth of a comparison, which is assumed."""
         number = other.plain() if type(other) is SymInt else other
         if not _is_operand(number):
@@ -239,12 +248,12 @@ class SymFloat(PythonNumber):
 _DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
 
 
-def _is_float(function: Callable[..., object], operands: tuple[Any, ...], leaves: Leaves) -> bool:
+def _is_float(function: Function, operands: tuple[object, ...], leaves: Leaves) -> bool:
     """Whether the result is a float in a call, too; it may raise what Python's operator does."""
     return type(function(*[_value(x, leaves) for x in operands])) is float
 
 
-def _value(operand: Any, leaves: Leaves) -> Any:
+def _value(operand: object, leaves: Leaves) -> object:
     return operand.value(leaves) if type(operand) is SymFloat else operand
 
 
