@@ -160,8 +160,7 @@ class SymbolicSizes:
             return hint
         if type(hint) is float:
             return self.floats.argument(argument, hint, is_marked=asked.is_marked)
-        assert type(hint) is int
-        return self._int(NumberSource(argument), hint, asked)
+        return hint if type(hint) is not int else self._int(NumberSource(argument), hint, asked)
 
     def _int(self, source: NumberSource, hint: int, asked: SizeRequest) -> int:
         if not -SHORT <= hint < SHORT:
@@ -209,9 +208,7 @@ class SymbolicSizes:
 
 def with_numbers(sizes: SymbolicSizes | None, leaves: Sequence[object]) -> list[object]:
     """The flat arguments, with symbols for the ints and floats that were asked for."""
-    if sizes is None:
-        return list(leaves)
-    return [sizes.number(i, x) if type(x) in (int, float) else x for i, x in enumerate(leaves)]
+    return list(leaves) if sizes is None else [sizes.number(i, x) for i, x in enumerate(leaves)]
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from aotlite.stages.records.symbolic_sizes import SymbolicSizes, running, with_n
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
-from aotlite.stages.s1_capture.symbolic_floats import recorder_for
+from aotlite.stages.s1_capture.symbolic_floats import kind
 from aotlite.stages.shared.user_frames import note_place
 
 
@@ -48,7 +48,7 @@ def capture(
     Hidden inputs are searched in `function`; `flatten` returns flat results and their containers;
     `sizes` has symbols for sizes. Modes are restored on every exit. Raises UnsupportedError, with
     the user's line, for what cannot be captured; a fake that is stored keeps nothing alive then."""
-    recorder = recorder_for(sizes)(function, list(leaves), HookDryRun)
+    recorder = (CaptureRecorder if sizes is None else kind(sizes))(function, [*leaves], HookDryRun)
     recorder.sizes = sizes
     try:
         with running(sizes, Texts.HINTS):

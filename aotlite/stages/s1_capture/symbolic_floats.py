@@ -34,9 +34,9 @@ from aotlite.stages.s1_capture.recorder import CaptureRecorder
 _TAKEN = (dtypes.float32, dtypes.float64)
 
 
-def recorder_for(sizes: SymbolicSizes | None) -> type[CaptureRecorder]:
+def kind(sizes: SymbolicSizes) -> type[CaptureRecorder]:
     """The class of the recorder for a capture with these symbols."""
-    return CaptureRecorder if sizes is None or not sizes.may_have_floats else FloatRecorder
+    return FloatRecorder if sizes.may_have_floats else CaptureRecorder
 
 
 @attrs.frozen

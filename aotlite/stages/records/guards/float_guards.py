@@ -110,8 +110,5 @@ def _read(number: SymFloat) -> set[int]:
 
 def numbers_of(leaves: Sequence[object], guards: Sequence[object]) -> dict[int, float | None]:
     """The ints and floats among flat arguments; None for a float of any value."""
-    found: dict[int, float | None] = {}
-    for i, leaf in enumerate(leaves):
-        if type(leaf) is int or type(leaf) is float:
-            found[i] = leaf
-    return found | {g.index: None for g in guards if isinstance(g, FloatArgumentGuard)}
+    inputs = {g.index: None for g in guards if isinstance(g, FloatArgumentGuard)}
+    return {i: x for i, x in enumerate(leaves) if isinstance(x, (int, float))} | inputs
