@@ -2,7 +2,7 @@
 
 An index is applied in two steps. Integers, slices, None and Ellipsis give a view (TEN-2). Tensors,
 lists and bools then select elements of that view, by the op `index`. A mask is turned into integer
-indices first, which depend on values, so that no capture supports it.
+indices first, whose number depends on values.
 """
 
 from __future__ import annotations
@@ -154,13 +154,8 @@ def _bound(value: object, op: str) -> int | None:
 
 
 def _integers(part: Tensor, picks: Picks, op: str) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    recorder = STATE.recorder
-    if recorder is not None and any(p is not None and p.dtype in MASKS for p in picks):
-        check_indices(part, picks, op=op)
-        raise recorder.refuse(
-            f"{op} by a mask (how many elements it picks depends on values that are not known)",
-            "choose between values with where or masked_fill",
-        )
+    if STATE.recorder is not None:
+        check_indices(part, picks, op=op)  # before a count is recorded
     return integer_indices(part, picks, op=op)
 
 

@@ -42,7 +42,8 @@ from aotlite.pipeline import derivatives, lowering, partitioning, user_code
 from aotlite.pipeline.checks.reanalysis import check_metadata
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
-from aotlite.pipeline.size_regions.region import StageRecords, region_entry, said_in_numbers
+from aotlite.pipeline.size_regions.records import StageRecords
+from aotlite.pipeline.size_regions.region import region_entry, said_in_numbers
 from aotlite.stages import NAMES
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition

@@ -184,7 +184,10 @@ def hint_of(size: Size) -> int:
     """The size, or its value in the traced call: for questions of speed, which assume nothing
     (DYN-16)."""
     given: object = size
-    return given.hint if type(given) is SymInt else size
+    if type(given) is not SymInt:
+        return size
+    counts = given.table.counts
+    return given.hint if counts is None else counts.cost(given)
 
 
 def slice_bounds(start: Size | None, end: Size | None, size: Size) -> tuple[Size, Size]:

@@ -359,30 +359,28 @@ class RandomOp(Op):
 
 @attrs.define(eq=False, slots=True, repr=False)
 class DataOp(Op):
-    """An op with fresh results whose shapes depend on the operands' values; eager only (GEN-8).
+    """An op with fresh results whose shapes depend on the operands' values, in one size (DYN-30).
 
-    The rule checks the arguments and gives an `Outline` for each result. `kernel(arrays, outline,
-    *args)` computes as a `PureOp`'s does, and the results have the shapes of its arrays.
+    Graphs hold two pure ops instead: `number` gives that size, `fitted` takes it. The rule gives an
+    `Outline` for each result. `kernel(arrays, outline, *args)` computes as a `PureOp`'s does.
     """
 
     kernel: Callable[..., Any] = attrs.field(kw_only=True)
     vjp: Vjp | None = attrs.field(kw_only=True)
     workspace: Mapping[str, Any] | None = attrs.field(kw_only=True, default=None)
+    number: PureOp = attrs.field(kw_only=True)
+    fitted: PureOp = attrs.field(kw_only=True)
     advice: str = attrs.field(kw_only=True)
     """What a captured program may do instead; the error quotes it."""
 
     def outlines(self, args: tuple[object, ...]) -> Outline | tuple[Outline, ...]:
         """The outline of the result, a tuple for several results: all but the sizes."""
-        outlines: Outline | tuple[Outline, ...] = self.result(args)
-        return outlines
+        return self.result(args)
 
     def infer(self, args: tuple[object, ...]) -> TensorMeta | tuple[TensorMeta, ...]:
         """Raises UnsupportedError: there is no meta before the values are known."""
         raise noted(
-            UnsupportedError(
-                f"{self.name}: the shape of the result depends on values, expected an op whose "
-                "result has a shape that is known beforehand"
-            ),
+            UnsupportedError(f"{self.name}: its shape depends on values, expected a known one"),
             f"Instead: {self.advice}.",
         )
 

@@ -21,7 +21,6 @@ from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import (
     Cost,
-    DataOp,
     GeometryOp,
     InplaceOp,
     MultiViewOp,
@@ -349,40 +348,6 @@ def pure(
     )
     if inplace:
         inplace_of(op)
-    return op
-
-
-def data_dependent(
-    schema: str,
-    *,
-    outline: Callable[..., object],
-    kernel: Callable[..., Results],
-    vjp: Formulas,
-    cost: Cost,
-    advice: str,
-    workspace: Mapping[str, object] | None = None,
-) -> DataOp:
-    """Declares an op whose result's shape depends on values: `outline(*key)` gives an `Outline`.
-
-    `kernel(xp, outline, *args)` returns the array; its shape is the result's. `advice` says what a
-    captured program can do instead ("use where").
-    """
-    parsed = schema_of(schema)
-
-    def run(arrays: ArrayBackend, known: object, *args: Any) -> Results:
-        return kernel(arrays.namespace, known, *args)
-
-    op: DataOp = register(
-        DataOp(
-            parsed,
-            outline,
-            cost=cost,
-            kernel=run,
-            vjp=parse_vjp(parsed, vjp),
-            advice=advice,
-            workspace=workspace,
-        )
-    )
     return op
 
 

@@ -31,7 +31,7 @@ from aotlite.ir.symbols.python_number import (
     PythonNumber,
     plain,
 )
-from aotlite.ir.symbols.user_code import asked_outside
+from aotlite.ir.symbols.user_code import CountSymbols, asked_outside
 
 __all__ = ["ABOVE", "BELOW", "RELATIONS", "Combine", "SymBool", "SymInt", "Table", "hash_by_value"]
 
@@ -41,6 +41,9 @@ Result = TypeVar("Result")
 
 class Table(Protocol):
     """The interface of `SymbolTable` that a `SymInt` calls."""
+
+    counts: CountSymbols | None
+    """The symbols that depend on values; None where there are none."""
 
     @property
     def shown_as_ints(self) -> bool:
@@ -106,6 +109,9 @@ class Table(Protocol):
 
     def compare(self, fact: SymBool) -> bool | SymBool:
         """The comparison itself, or its truth where that is the same for all values."""
+
+    def shown(self, truth: bool | SymBool) -> bool | SymBool:
+        """A comparison for the code of a function."""
 
     def decide(self, fact: SymBool) -> bool:
         """The truth of a comparison: for all values, or else for the hints, which is logged."""
@@ -358,7 +364,7 @@ class SymInt(PythonNumber):
                 found = table.truths[key] = table.said(relation, self, other, relation in ABOVE)
             found = table.open.get(key) if found is None else found
             if found is not None:
-                return bool(found) if table.shown_as_ints and asked_outside(2) else found
+                return table.shown(found) if table.shown_as_ints and asked_outside(2) else found
         if isinstance(other, (bool, SymBool)):
             other = int(other)
         elif kind is not int and kind is not SymInt:
@@ -366,15 +372,11 @@ class SymInt(PythonNumber):
         elif kind is SymInt and other.table is not self.table:
             return NotImplemented if relation in ("==", "!=") else self.table.refuse(other)
         truth = self.table.compare(SymBool(self, relation, other))
-        return bool(truth) if self.table.shown_as_ints and asked_outside(2) else truth
+        return self.table.shown(truth) if self.table.shown_as_ints and asked_outside(2) else truth
 
     # ------------------------------------------------------------------- where a number is needed
     def __bool__(self) -> bool:
         return bool(self != 0)
-
-    def conjugate(self) -> SymInt:
-        """The number itself."""
-        return self
 
     def plain(self) -> int:
         """The hint; logs the assumption that the value equals it."""
@@ -385,7 +387,7 @@ class SymInt(PythonNumber):
     def __floor__(self) -> SymInt:
         return self
 
-    __ceil__ = __trunc__ = __floor__
+    __ceil__ = __trunc__ = conjugate = __floor__
 
     def __round__(self, digits: object = None) -> object:
         if digits is None or type(digits) is int and digits >= 0:

@@ -40,14 +40,8 @@ from aotlite.ir.symbols.proofs import (
     said_simply,
 )
 from aotlite.ir.symbols.proving import Proving, Unproved
-from aotlite.ir.symbols.symint import (
-    RELATIONS,
-    Combine,
-    SymBool,
-    SymInt,
-    hash_by_value,
-)
-from aotlite.ir.symbols.user_code import asking_place
+from aotlite.ir.symbols.symint import RELATIONS, Combine, SymBool, SymInt, hash_by_value
+from aotlite.ir.symbols.user_code import CountSymbols, asking_place
 
 __all__ = ["SymbolTable", "is_passing", "table_of"]
 
@@ -75,6 +69,8 @@ class SymbolTable:
     """Whether rules run by cases (`ir/symbols/cases`): set by a size whose range is given."""
     asked: Callable[[SymBool | Answer], object] | None = attrs.field(default=None, init=False)
     """Gets what the hints answer instead of the log; it may raise."""
+    counts: CountSymbols | None = attrs.field(default=None, init=False)
+    """The symbols that depend on values; None where there are none."""
     log: list[Assumption] = attrs.field(factory=list, init=False)
     """Every assumption, in order, each once."""
     symbols: dict[str, Symbol] = attrs.field(factory=dict, init=False)
@@ -369,6 +365,8 @@ class SymbolTable:
 
     def _is_told(self, fact: SymBool | Answer) -> bool:
         """Whether an answer of the hints is no assumption: those of `closed`, and for `asked`."""
+        if self.counts is not None and self.op is None and self.shown_as_ints:
+            self.counts.ask(fact)
         if self.closed:
             self.late.append(fact)
         elif self.asked is not None:
@@ -411,6 +409,10 @@ class SymbolTable:
         if type(truth) is not SymBool:
             self.said(fact.relation, fact.left, fact.right, truth)
         return truth
+
+    def shown(self, truth: bool | SymBool) -> bool | SymBool:
+        """A comparison for the code of a function: a bool, unless that needs a default (DYN-32)."""
+        return truth if self.counts is not None and self.counts.is_open(truth) else bool(truth)
 
     def assume(self, fact: SymBool | Answer) -> None:
         """Logs a fact, and learns it."""
@@ -457,8 +459,7 @@ class SymbolTable:
             return self.spelled.spell(value)
         if self.texts is Texts.HINTS:
             return str(value.hint)
-        text = self.expression(value)
-        return marked(text) if self.texts is Texts.PLACES else text
+        return (marked if self.texts is Texts.PLACES else str)(self.expression(value))
 
     def expression(self, value: SymInt) -> str:
         """The expression as Python writes it."""
@@ -470,8 +471,7 @@ class SymbolTable:
         raise ArgumentError(f"symbols: {value} is of another trace, expected sizes of one trace")
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{s}={s.hint}" for s in self.symbols.values())
-        return f"SymbolTable({shown}; {len(self.log)} assumptions)"
+        return f"SymbolTable({self.hints}; {len(self.log)} assumptions)"
 
 
 _NEUTRAL: Final[dict[Combine, int]] = {add: 0, subtract: 0, multiply: 1}

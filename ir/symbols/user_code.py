@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sys
 from abc import ABCMeta
+from collections.abc import Callable
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from aotlite.ir.provenance.location import Location
 
-__all__ = ["asked_outside", "asking_place"]
+__all__ = ["CountSymbols", "asked_outside", "asking_place"]
 
 _WRITTEN_AS_BY_USERS: Final = frozenset(("conformance", "data", "nn", "optim", "testing"))
 """Packages of aotlite that take sizes for ints, as users do: layers, and programs of tests."""
@@ -54,3 +55,62 @@ def asking_place() -> Location | None:
                 return found
         frame = frame.f_back
     return found
+
+
+# ---------------------------------------------------------------------------- sizes of values
+class CountSymbols:
+    """The symbols of a trace whose values a call computes: their hints answer code of the user's
+    only where it has stated a default (DYN-32)."""
+
+    def __init__(self, refusal: Callable[[object, set[str]], Exception]) -> None:
+        self.refusal = refusal
+        """Makes the error for a question, and the names of the symbols without a default."""
+        self.open: set[str] = set()
+        """The names of those without a stated default."""
+        self.values: dict[str, int] = {}
+        """The stated defaults, by name: what costs are computed with (DYN-16)."""
+
+    def cost(self, value: Any) -> int:
+        """The size for questions of speed: with the stated defaults, and the hints of the rest."""
+        found: int = value.table.evaluate(value, {**value.table.hints, **self.values})
+        return found
+
+    def is_open(self, value: object) -> bool:
+        """Whether a size or a comparison depends on a symbol without a stated default."""
+        return bool(self.open and symbols_in(value) & self.open)
+
+    def ask(self, fact: object) -> None:
+        """Raises for a question of user code that has no stated default."""
+        if self.open and _is_user_asking():
+            names = symbols_in(fact) & self.open
+            if names:
+                raise self.refusal(fact, names)
+
+
+def symbols_in(value: Any) -> set[str]:
+    """The names of the symbols in a size, a comparison, an answer, or a tuple of these."""
+    if type(value) is tuple:
+        return set().union(*map(symbols_in, value))
+    terms = getattr(value, "terms", None)
+    if terms is not None:
+        atoms = [atom for monomial in terms for atom in monomial]
+        return set().union(*[_of_atom(atom) for atom in atoms])
+    if hasattr(value, "operands"):
+        return symbols_in(value.operands)
+    return symbols_in((value.left, value.right)) if hasattr(value, "relation") else set()
+
+
+def _of_atom(atom: Any) -> set[str]:
+    return {atom.name} if hasattr(atom, "hint") else symbols_in((atom.left, atom.right))
+
+
+def _is_user_asking() -> bool:
+    """Whether the innermost frame outside of this package runs code outside aotlite."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith(_HERE):
+        frame = frame.f_back
+    package, _, inner = str("" if frame is None else frame.f_globals.get("__name__")).partition(".")
+    return package != "aotlite" or inner.startswith(("testing", "conformance"))
+
+
+_HERE: Final = __name__.rpartition(".")[0]

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import Op, RandomOp
+from aotlite.ir.op import DataOp, Op, RandomOp
 
 Tensor = Any
 """An eager tensor. Its class imports this module, and so cannot be imported here."""
@@ -107,6 +107,16 @@ class ScopeProtocol(Protocol):
         """The present Module and tags, as an argument for `leave`."""
 
 
+class DataProtocol(Protocol):
+    """Sizes that depend on values (DYN-30)."""
+
+    def count(self, op: DataOp, args: tuple[Any, ...]) -> int:
+        """The size of an op's results that depends on values, as a symbol."""
+
+    def number(self, tensor: Tensor) -> int:
+        """The only element of a tensor of integers, as a symbol."""
+
+
 class Recorder(Protocol):
     """Records the ops of this thread into a graph, while `STATE` holds it."""
 
@@ -180,6 +190,10 @@ class Recorder(Protocol):
 
     def summed(self, add: Callable[..., Any], *args: Any) -> Any:
         """The result of `add`; its nodes are recorded as sums of gradients (SEQ-5)."""
+
+    @property
+    def data(self) -> DataProtocol:
+        """The tracker of sizes that depend on values."""
 
     @property
     def scopes(self) -> ScopeProtocol:

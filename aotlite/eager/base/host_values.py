@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from aotlite.eager.base.devices import not_on_host
+from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.unsupported import forbid_capture, forbid_number, several
+from aotlite.ir.dtypes import INTEGER
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError
 from aotlite.ir.op.operand import Operand
 
@@ -55,6 +57,10 @@ class HostValues(Operand):
 
     def item(self) -> Any:
         """The only element as a Python number. Raises ArgumentError if there is not exactly one."""
+        recorder = STATE.recorder
+        if recorder is not None and self.dtype.kind == INTEGER and not self.__tensor_dispatch__:
+            if self.numel() == 1:
+                return recorder.data.number(self)
         forbid_number(self, "item", "use a tensor operation such as where")
         if self.numel() != 1:
             raise several(self)

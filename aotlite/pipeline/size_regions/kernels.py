@@ -7,13 +7,14 @@ such kernels for a graph, compiles the graph of each instance. Rules: SIZ-1 to S
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 
-from aotlite.backends.calling_convention import Run
-from aotlite.backends.protocol import Backend, SizedRun, WindowFunction
+from aotlite.backends.calling_convention import Run, Value, Window, as_value
+from aotlite.backends.protocol import Backend, SizedRun, WindowFunction, as_run
 from aotlite.ir.forks import Memo
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.symbolic.numbers import at_sizes
@@ -92,9 +93,53 @@ class SizedKernels:
 class Instance:
     """The kernels of a graph with symbols, for the graph with these numbers in their place."""
 
-    kernels: SizedKernels
+    kernels: SizedKernels | None
     graph: Graph
     values: Mapping[str, int]
+    handed: Graph | None = None
+    """The graph that is compiled in its place: further inputs are values of it that the call has
+    computed before (`segments`)."""
+
+
+# ------------------------------------------------------------------------ values that are handed on
+class _Handed(threading.local):
+    """The values that this thread's call has computed in earlier segments, as windows."""
+
+    windows: tuple[Window, ...] = ()
+
+
+_HANDED = _Handed()
+
+
+def given(call: Callable[[Any], object], leaves: object, windows: tuple[Window, ...]) -> object:
+    """Calls an entry, whose forward takes these values of earlier segments."""
+    _HANDED.windows = windows
+    try:
+        return call(leaves)
+    finally:
+        _HANDED.windows = ()
+
+
+class HandedRun(Run):
+    """The run of a graph, by one that takes further values."""
+
+    def __init__(self, graph: Graph, inner: Run) -> None:
+        super().__init__(graph)
+        self._inner = inner
+        own = len(graph.placeholders)
+        self.reads = inner.reads[:own]
+        self._taken = list(zip(inner.graph.placeholders[own:], inner.reads[own:], strict=True))
+        self.runs_user_code = inner.runs_user_code
+        self.output_strides = inner.output_strides
+        if hasattr(inner, "kernels"):
+            self.kernels = inner.kernels
+
+    def call(self, values: list[Value]) -> list[Value]:
+        """The values of the outputs."""
+        windows = _HANDED.windows
+        pairs = zip(self._taken, windows, strict=True)
+        values += [as_value(window, node.meta) for (node, reads), window in pairs if reads]
+        return self._inner.call(values)
 
 
 class SizedBackend:
@@ -105,12 +150,21 @@ class SizedBackend:
         self.name = backend.name
         self.trusted = getattr(backend, "trusted", False)
         self.instance = instance
-        self._of: dict[Graph, SizedKernels] = {instance.graph: instance.kernels}
+        self._of: dict[Graph, SizedKernels] = {}
         """The kernels for all sizes, by the graphs with numbers."""
+        if instance.kernels is not None:
+            self._of[instance.graph] = instance.kernels
 
     def compile(self, graph: Graph) -> Run | WindowFunction:
         """The run of the graph: of kernels for all sizes, or of its own."""
-        kernels, values = self._of.get(graph), self.instance.values
+        each = self.instance
+        if graph is not each.graph or each.handed is None:
+            return self._made(graph, graph)
+        run = self._made(each.handed, graph)
+        return HandedRun(graph, as_run(self.name, each.handed, run, trusted=self.trusted))
+
+    def _made(self, graph: Graph, whole: Graph) -> Run | WindowFunction:
+        kernels, values = self._of.get(whole), self.instance.values
         sized = None if kernels is None else kernels.of(self.backend)
         if kernels is None or sized is None:
             return self.backend.compile(graph)

@@ -29,20 +29,17 @@ from aotlite.ir.graph.role import Primal
 from aotlite.ir.symbols.assumption import Assumption, at_places, concrete
 from aotlite.ir.symbols.cases.parts import names_in
 from aotlite.ir.symbols.symint import SymBool
-from aotlite.pipeline.derivatives import Derivable
 from aotlite.pipeline.lowering import forget_origins
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
-from aotlite.pipeline.size_regions.kernels import Instance, SizedKernels
+from aotlite.pipeline.size_regions.count_calls import CountedCalls, CountedSegments
+from aotlite.pipeline.size_regions.kernels import SizedKernels
 from aotlite.pipeline.size_regions.proof_warning import warn_of_open_facts
-from aotlite.pipeline.size_regions.witnesses import Retrace, Retraced, needs_of
+from aotlite.pipeline.size_regions.records import StageRecords
+from aotlite.pipeline.size_regions.witnesses import Retrace, Retraced, Unrepeatable, needs_of
 from aotlite.stages.records.backward.joint import Joint
-from aotlite.stages.records.backward.partition import Partition
-from aotlite.stages.records.base import Record
-from aotlite.stages.records.capture import Captured, Containers
+from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole
-from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.guards.float_guards import numbers_of
-from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 from aotlite.stages.s10_runtime.guards.failures import (
     GUARD_ERRORS,
@@ -52,7 +49,6 @@ from aotlite.stages.s10_runtime.guards.failures import (
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts, GuardedValues
 from aotlite.stages.s10_runtime.guards.writer import MISS, write_guards
 from aotlite.stages.s10_runtime.source import FunctionSource
-from aotlite.stages.shared.size_values import AtSizes
 
 if TYPE_CHECKING:
     from aotlite.ir.symbols import validation
@@ -68,41 +64,6 @@ MOST_INSTANCES = 256
 
 EntryOf = Callable[[Compilation, str, str, "StageRecords", GuardedValues], CompiledEntry]
 """Of the compilation, the function's name, and the number, records and guards of an entry."""
-
-
-@attrs.frozen(eq=False, repr=False)
-class StageRecords(Record):
-    """The records of stages 2 to 8, from which stages 9 and 10 make an entry."""
-
-    meta: FunctionMeta
-    convention: Convention
-    joint: Joint
-    partition: Partition
-    derivable: Derivable
-    containers: Containers
-    values: dict[str, int] | None = None
-    """The numbers that stand for symbols, by name; None where there were none."""
-    kernels: tuple[SizedKernels | None, ...] = (None, None)
-    """The kernels for all sizes of forward and backward."""
-
-    def instances(self) -> tuple[Instance | None, ...]:
-        """Forward and backward with the kernels for all sizes; None without any."""
-        halves = self.partition.forward, self.partition.backward
-        pairs = zip(self.kernels, halves, strict=True)
-        values = self.values or {}
-        return tuple([Instance(k, g, values) if k and g else None for k, g in pairs])
-
-    def at(self, values: dict[str, int]) -> StageRecords:
-        """The records with numbers for symbols, given by name."""
-        at = AtSizes(values)
-        return attrs.evolve(
-            self,
-            meta=at.put(self.meta),
-            convention=at.put(self.convention),
-            joint=at.put(self.joint),
-            partition=at.put(self.partition),
-            values=values,
-        )
 
 
 def said_in_numbers(error: BaseException, sizes: SymbolicSizes | None) -> None:
@@ -139,13 +100,18 @@ def region_entry(
     assumed = sizes.table.log
     proves = None if compilation.options.verify else False
     needless = weakest.implied(sizes.table, assumed, solver=proves)
+    guards = tuple([each for each in assumed if each not in needless])
+    counted = CountedSegments.of(light, sizes, guards) if sizes.counts else None
+    if counted is not None:
+        light = counted.records[-1]
     region = SizeRegion(
         name=request.name,
         number=compilation.number,
         sizes=sizes,
-        guards=tuple([each for each in assumed if each not in needless]),
+        guards=guards,
         retrace=Retrace.of(request, again, compilation, members),
         records=light,
+        counted=counted,
         facts=facts,
         make_entry=partial(entry_of, compilation, request.name),
         why_not_unsized=partial(what_fails, checks, source.scope),
@@ -157,7 +123,7 @@ def region_entry(
     region.check_marks()
     region.begin(request.leaves)
     plain = numbers_of(first.leaves, first.guards) | dict.fromkeys(sizes.numbers)
-    made = compilation.number, region, cut.meta, cut.partition, cut.containers
+    made = compilation.number, region, light.meta, light.partition, cut.containers
     return CompiledEntry(*made, numbers=plain)
 
 
@@ -187,6 +153,8 @@ class SizeRegion:
     facts: GuardedFacts
     make_entry: Callable[[str, StageRecords, GuardedValues], CompiledEntry]
     """Stages 9 and 10, of an instance's number, records and guards."""
+    counted: CountedSegments | None
+    """The segments, if there are sizes that depend on values."""
     why_not_unsized: Callable[[Sequence[object]], GuardFailure | None]
     """The guard on something else than sizes that fails for a call; None if all hold."""
     instances: dict[tuple[int, ...], CompiledEntry] = attrs.field(factory=dict)
@@ -196,6 +164,7 @@ class SizeRegion:
     _lock: Any = attrs.field(factory=lock)
     _counts: list[int] = attrs.field(factory=lambda: [0, 0])
     """How many calls were of this region, and how many instances were made."""
+    _by_sizes: dict[tuple[int, ...], CountedCalls] = attrs.field(factory=dict)
 
     def check_marks(self) -> None:
         """Raises GuardError if the program fixes a size that the user marked as a symbol."""
@@ -218,8 +187,13 @@ class SizeRegion:
     def begin(self, leaves: Sequence[object]) -> None:
         """Makes the function of calls, and the instance for these arguments."""
         self.call = self._written()
-        made = self._instance(self.key(leaves), leaves)
-        assert made is not None
+        key = self.key(leaves)
+        if self.counted is not None:
+            calls = self._counted_calls(key, leaves)
+            assert calls is not None
+            calls.why_not(leaves)
+        else:
+            assert self._instance(key, leaves) is not None
 
     @property
     def source(self) -> str:
@@ -249,12 +223,20 @@ class SizeRegion:
         key = listed([each.text for each in found])
         source.add(f"    key = {key}", "except GUARD_ERRORS:", "    return MISS")
         source.add("run = RUNS.get(key)", "if run is None:", "    return other(key, leaves)")
-        source.add("counts[0] += 1", "return run(leaves)")
+        source.add("found = run(leaves)", "if found is not MISS:", "    counts[0] += 1")
+        source.add("return found")
         source.scope["counts"] = self._counts
         call, _ = source.function(self.name, f"{self.number} sizes")
         return call
 
     def _other(self, key: tuple[int, ...], leaves: Sequence[object]) -> object:
+        if self.counted is not None:
+            calls = self._counted_calls(key, leaves)
+            if calls is None:
+                return MISS
+            found = calls.call(leaves)
+            self._counts[0] += found is not MISS
+            return found
         made = self._instance(key, leaves)
         if made is None:
             return MISS
@@ -268,6 +250,8 @@ class SizeRegion:
 
     def needs(self) -> list[weakest.GuardNeed]:
         """For each assumption of the capture why it is a guard, or is none (DYN-24)."""
+        if self.counted is not None:
+            raise Unrepeatable("what its sizes are depends on values, which are not kept")
         with self._lock, self.sizes.lock:
             return needs_of(self.retrace, self.sizes, self.sizes.table.log)
 
@@ -280,19 +264,57 @@ class SizeRegion:
             found = self.instances.get(key)
             if found is not None:
                 return found
-            cut = self.records.at(dict(zip(self.symbols, key, strict=True)))
-            reals = self.facts.tensors(leaves)
-            bases, partition = cut.convention.bases, cut.partition
-            facts = self.facts.at(dict(zip(self.symbols, key, strict=True)))
-            values = facts.values(leaves, reals, cut.meta, bases, partition)
-            self._counts[1] += 1
-            number = f"{self.number}.{self._counts[1]}"
-            made = self.make_entry(number, cut, values)
+            made = self._made(self.records, dict(zip(self.symbols, key, strict=True)), leaves)
+            self._keep(key, made)
             with UNFORKED:
-                if len(self.instances) >= MOST_INSTANCES:
-                    oldest = next(iter(self.instances))
-                    del self.instances[oldest], self._runs[oldest]
-                self.instances[key], self._runs[key] = made, made.guarded.call
+                self._runs[key] = made.guarded.call
+            return made
+
+    def _made(
+        self, records: StageRecords, values: dict[str, int], leaves: Sequence[object]
+    ) -> CompiledEntry:
+        cut = records.at(values)
+        reals = self.facts.tensors(leaves)
+        bases, partition = cut.convention.bases, cut.partition
+        facts = self.facts if records is self.records else self.facts.of_prefix()
+        guarded = facts.at(values).values(leaves, reals, cut.meta, bases, partition)
+        self._counts[1] += 1
+        return self.make_entry(f"{self.number}.{self._counts[1]}", cut, guarded)
+
+    def _keep(self, key: tuple[int, ...], made: CompiledEntry) -> None:
+        with UNFORKED:
+            if len(self.instances) >= MOST_INSTANCES:
+                oldest = next(iter(self.instances))
+                del self.instances[oldest]
+                self._runs.pop(oldest, None)
+            self.instances[key] = made
+
+    def _counted_calls(self, key: tuple[int, ...], leaves: Sequence[object]) -> CountedCalls | None:
+        """The calls with these sizes of arguments; None where they are not of this region."""
+        if self._outside(key, leaves) is not None:
+            return None
+        assert self.counted is not None
+        values = dict(zip(self.symbols, key, strict=True))
+        with self._lock, UNFORKED:
+            if key not in self._by_sizes:
+                if len(self._by_sizes) >= MOST_INSTANCES:
+                    oldest = next(iter(self._by_sizes))
+                    del self._by_sizes[oldest], self._runs[oldest]
+                made = CountedCalls(self.counted, key, values, self._segment, MOST_INSTANCES)
+                self._by_sizes[key], self._runs[key] = made, made.call
+            return self._by_sizes[key]
+
+    def _segment(
+        self,
+        records: StageRecords,
+        values: dict[str, int],
+        key: tuple[int, ...],
+        leaves: Sequence[object],
+    ) -> CompiledEntry:
+        with self._lock, collector_paused(), outside_regions():
+            made = self._made(records, values, leaves)
+            if records is self.records:
+                self._keep(key, made)
             return made
 
     def why_not(self, leaves: Sequence[object]) -> GuardFailure | None:
@@ -302,6 +324,9 @@ class SizeRegion:
         except GUARD_ERRORS:
             return self.why_not_unsized(leaves)
         failure = self._outside(key, leaves)
+        if failure is None and self.counted is not None:
+            calls = self._counted_calls(key, leaves)
+            return None if calls is None else calls.why_not(leaves)
         made = None if failure is not None else self._instance(key, leaves)
         return failure if made is None else made.guarded.why_not(leaves)
 
@@ -310,8 +335,8 @@ class SizeRegion:
         if failure is not None:
             return failure
         values = dict(zip(self.symbols, key, strict=True))
-        for name, (least, most) in self.sizes.rooms.items():
-            value = values[name]
+        for name, value in values.items():
+            least, most = self.sizes.rooms[name]
             if (least is not None and value < least) or (most is not None and value > most):
                 room = f"{least} or more" if most is None else f"{least} to {most}"
                 return GuardFailure(str(self.sizes.sources[name]), str(value), room)
@@ -324,7 +349,7 @@ class SizeRegion:
             found, wanted = leaves[index], concrete(number, values)
             if found != wanted:
                 return GuardFailure(f"argument {index}", f"{found}", f"{wanted}: {number}")
-        for guard in self.guards:
+        for guard in self.guards if self.counted is None else self.counted.guards[0]:
             if not guard.holds(values):
                 return GuardFailure("the vector of sizes", str(values), repr(guard))
         return None

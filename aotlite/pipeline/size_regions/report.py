@@ -45,6 +45,8 @@ class RegionRow:
     """The sizes for which there are instances, in the order of the symbols."""
     calls: int | None
     """The number of calls; None for an entry without symbols, which does not count them."""
+    counts: tuple[str, ...] = ()
+    """The symbols that depend on values, with what they count (DYN-30)."""
     needs: tuple[GuardNeed, ...] = ()
     """Why each guard is needed, and what needed none as others imply it; if it was asked for."""
     unknown: str = ""
@@ -59,7 +61,9 @@ class RegionRow:
             return cls(entry.number, arguments, (), (), None)
         numbers = [f"argument {i}: int {each}" for i, each in region.sizes.numbers.items()]
         arguments = (*arguments, *numbers)
-        row = cls(entry.number, arguments, region.guards, tuple(region.instances), region.calls)
+        counts = tuple([f"{name}: {each}" for name, each in region.sizes.counts.items()])
+        sizes = tuple(region.instances)
+        row = cls(entry.number, arguments, region.guards, sizes, region.calls, counts)
         if not witnesses:
             return row
         try:
@@ -91,13 +95,14 @@ class RegionTable:
             conditions = [each.text for each in row.guards] or ["none on symbols"]
             places = [_line(each) for each in row.guards] or [""]
             calls = "" if row.calls is None else str(row.calls)
-            cells = "\n".join(row.arguments), "\n".join(conditions), "\n".join(places), calls
+            columns = (*row.arguments, *row.counts), conditions, places, [calls]
+            cells = ["\n".join(each) for each in columns]
             whys = row.unknown or "\n".join(map(str, row.needs))
             lines.append((str(row.number), *cells, whys))
-        columns = "entry", "arguments", "conditions", "line", "calls", "why"
+        names = "entry", "arguments", "conditions", "line", "calls", "why"
         if any(line[-1] for line in lines):
-            return _table(columns, lines)
-        return _table(columns[:-1], [line[:-1] for line in lines])
+            return _table(names, lines)
+        return _table(names[:-1], [line[:-1] for line in lines])
 
 
 @attrs.frozen

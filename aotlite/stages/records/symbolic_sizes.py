@@ -89,6 +89,18 @@ Source: TypeAlias = "SizeSource | NumberSource"
 
 
 @attrs.frozen
+class CountSource:
+    """How each call finds the value of a symbol: it computes one of the last results of the
+    captured graph, which are in the order of these symbols."""
+
+    text: str
+    """What is counted, and the user's line."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@attrs.frozen
 class SizeRequest:
     """That a size or an int is to be a symbol, with its bounds; equal names are one symbol."""
 
@@ -111,6 +123,8 @@ class SymbolicSizes:
     table: SymbolTable = attrs.field(factory=SymbolTable)
     sources: dict[str, Source] = attrs.field(factory=dict)
     """By the name of a symbol: where its value is found."""
+    counts: dict[str, CountSource] = attrs.field(factory=dict)
+    """By the name of a symbol whose value depends on values of tensors: how it is computed."""
     rooms: dict[str, Range] = attrs.field(factory=dict)
     """By the name of a symbol: the bounds that it was given, which the table may narrow later."""
     metas: dict[int, TensorMeta] = attrs.field(factory=dict)
@@ -129,7 +143,16 @@ class SymbolicSizes:
 
     def __bool__(self) -> bool:
         """Whether some size or number became a symbol."""
-        return bool(self.sources)
+        return bool(self.sources or self.counts)
+
+    def count(self, hint: int, text: str, least: int | None) -> SymInt:
+        """A symbol for a number that depends on values: `hint` is what it is in this call."""
+        name = f"u{len(self.counts)}"
+        made = self.table.named_symbol(name, hint, (least, None))
+        self.table.weakest = True
+        self.table.symbols[name].sources.append(text)
+        self.counts[name], self.rooms[name] = CountSource(text), (least, None)
+        return made
 
     def meta(self, argument: int, meta: TensorMeta) -> TensorMeta:
         """The meta of a flat argument, with symbols for the sizes that were asked for."""

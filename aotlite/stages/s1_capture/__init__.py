@@ -24,7 +24,7 @@ from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.graph.role import Output
 from aotlite.ir.symbols.assumption import Texts
 from aotlite.ir.symbols.floats.symfloat import SymFloat
-from aotlite.ir.symbols.symint import SymInt
+from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.stages.records.capture import ArgumentLeaf, Captured, Containers
 from aotlite.stages.records.guards.snapshots import PLAIN
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes, running, with_numbers
@@ -102,6 +102,7 @@ def _captured(
     recorder.finish_guards()
     recorder.streams.end_forward()
     grads = recorder.grads.written(results)
+    results += recorder.data.end() if recorder.sizes else ()
     recorder.grads.guard_unused()
     recorder.wrapped.put_in_order(recorder.inputs, recorder.placeholders)
     return Captured(
@@ -126,6 +127,7 @@ def _result(recorder: CaptureRecorder, leaf: object, arguments: Sequence[object]
     for index, argument in enumerate(arguments):
         if argument is leaf and isinstance(leaf, TrackedObject):
             return ArgumentLeaf(index)
+    leaf = bool(leaf) if isinstance(leaf, SymBool) else leaf
     if not isinstance(leaf, (*PLAIN, SymInt, SymFloat)):
         raise noted(
             UnsupportedError(

@@ -44,6 +44,7 @@ from aotlite.stages.records.guards.snapshots import snapshot_of
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 from aotlite.stages.records.trace import OuterFakes
 from aotlite.stages.s1_capture.as_strided_extents import AsStridedExtents, check_window
+from aotlite.stages.s1_capture.data_sizes import DataSizes
 from aotlite.stages.s1_capture.environment.access_search import AccessPathIndex, parts_at
 from aotlite.stages.s1_capture.environment.capture_tables import CaptureTables
 from aotlite.stages.s1_capture.environment.scan import EnvironmentBefore, check_unwatched
@@ -101,7 +102,7 @@ class CaptureRecorder:
         self.streams = RngTracker(self)
         self.wrapped = SubclassFakes(self)
         self.grads = GradAttributes(self)
-        self.hooks = RegisteredHooks(self, dry_run)
+        self.hooks, self.data = RegisteredHooks(self, dry_run), DataSizes(self)
 
     # --- recording
     def admit(self, args: tuple[object, ...]) -> tuple[Any, ...]:
@@ -461,7 +462,6 @@ class CaptureRecorder:
                 self.guards.append(SameTensorGuard(place, given.role))
 
     def place_at(self, role: InputRole) -> AccessPath:
-        """The access path of an input."""
         if isinstance(role, Part):
             return self.place_at(role.of).then("part", role.attr)  # type: ignore[arg-type]
         is_argument = isinstance(role, Primal)
@@ -472,7 +472,6 @@ class CaptureRecorder:
         self._met.created[id(thing)] = thing
 
     def is_created(self, thing: object) -> bool:
-        """Whether a Module or optimizer was made during this capture."""
         return id(thing) in self._met.created
 
     def replace_input(self, given: CapturedInput, later: CapturedInput) -> None:
@@ -496,5 +495,5 @@ class CaptureRecorder:
         self._met = CaptureTables(reached=self._met.reached, guarded=self._met.guarded)
         self.around, self.families = EnvironmentBefore(), ViewFamilies()
         self.wrapped.close()
-        self.grads = GradAttributes(self)
+        self.grads, self.data = GradAttributes(self), DataSizes(self)
         self.grads.end()

@@ -220,7 +220,10 @@ def _confined(value: Scalar, condition: Scalar) -> tuple[int, int] | None:
     low = high = None
     for each in condition.args if condition.op == "and" else ():
         if len(each.args) == 2 and each.args[0] is value and each.args[1].op == "const":
-            bound = int(each.args[1].args[0])
+            bound = each.args[1].args[0]
+            if is_symbolic((bound,)):
+                return None
+            bound = int(bound)
             low = bound if each.op == "ge" else low
             high = bound - 1 if each.op == "lt" else high
     return None if low is None or high is None else (low, high)

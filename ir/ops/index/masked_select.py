@@ -16,7 +16,8 @@ from aotlite.ir.op import OPS, Cost, DataOp, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.parameter_types import Number
-from aotlite.ir.ops.declare import common_device, data_dependent, pure
+from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.index.data_dependent import data_dependent
 from aotlite.ir.ops.index.positions import INDEX_DTYPES, blocks, check_same_dtype, flat_part
 
 
@@ -26,10 +27,32 @@ def _column_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (1, shape[0])
 
 
+def _number_of(xp: Namespace, a: Array) -> Array:
+    """The number of elements that are not zero, block by block, as a 0-d array."""
+    counts = [xp.count_nonzero(a[part] != 0) for part in blocks(a.shape)]
+    return xp.asarray(sum(counts), dtype=xp.int64)
+
+
+def _first_places(xp: Namespace, a: Array, count: int) -> Array:
+    """The coordinates of the first elements that are not zero, block by block; then zeros."""
+    result, filled = xp.zeros((count, a.ndim), dtype=xp.int64), 0
+    for part in blocks(a.shape):
+        found = xp.argwhere(a[part] != 0)[: count - filled]
+        starts = [each.start for each in part] + [0] * (a.ndim - len(part))
+        result[filled : filled + found.shape[0]] = found + xp.asarray(starts, dtype=xp.int64)
+        filled += found.shape[0]
+        if filled == count:
+            break
+    return result
+
+
 NONZERO: DataOp = data_dependent(
     "nonzero(Tensor self) -> Tensor",
     outline=lambda self: Outline(2, dtypes.int64, device=self.device, strides=_column_strides),
     kernel=lambda xp, known, a: xp.astype(xp.argwhere(a != 0), xp.int64),
+    count=lambda xp, a: _number_of(xp, a),
+    fitted=lambda xp, meta, a, count: _first_places(xp, a, count),
+    shapes=lambda n, self: ((n, len(self.shape)),),
     vjp=None,
     cost=Cost.INDEXING,
     advice="choose between values with where, or keep a mask",
@@ -73,6 +96,11 @@ def _masked_select_kernel(xp: Namespace, known: Outline, a: Array, mask: Array) 
     return a[mask]
 
 
+def _masked_select_count(xp: Namespace, a: Array, mask: Array) -> Array:
+    _, mask = xp.broadcast_arrays(a, mask)
+    return _number_of(xp, mask)
+
+
 def _masked_select_vjp(grad: Operand, self: Operand, mask: Operand) -> Operand:
     shape = sizes.broadcast_shapes(self.shape, mask.shape)
     return grad.new_zeros(shape).masked_scatter(mask, grad).sum_to(self.shape)
@@ -82,8 +110,12 @@ MASKED_SELECT: DataOp = data_dependent(
     "masked_select(Tensor self, Tensor mask) -> Tensor",
     outline=_masked_select_outline,
     kernel=_masked_select_kernel,
+    count=_masked_select_count,
+    fitted=lambda xp, meta, a, mask, count: _masked_take_kernel(xp, meta, a, mask, (count,)),
+    shapes=lambda n, self, mask: ((n,),),
     # PyTorch saves self for its shape; a write to it before the backward raises there too.
     vjp={"self": _masked_select_vjp},
+    fitted_vjp={"self": lambda grad, self_meta, mask: _taken_vjp(grad, self_meta.shape, mask)},
     cost=Cost.INDEXING,
     advice="choose between values with where or masked_fill",
 )
@@ -160,14 +192,14 @@ MASKED_TAKE: PureOp = pure(
     "masked_take(Tensor self, Tensor mask, int[] size) -> Tensor",
     meta=_masked_take_rule,
     kernel=_masked_take_kernel,
-    vjp={
-        "self": lambda grad, self_meta, mask: _spread(grad, self_meta.shape, mask).sum_to(
-            self_meta.shape
-        )
-    },
+    vjp={"self": lambda grad, self_meta, mask: _taken_vjp(grad, self_meta.shape, mask)},
     cost=Cost.INDEXING,
 )
 """`masked_select` with a known count: truncated, or padded with zeros, to `size`."""
+
+
+def _taken_vjp(grad: Operand, shape: tuple[int, ...], mask: Operand) -> Operand:
+    return _spread(grad, shape, mask).sum_to(shape)
 
 
 def _spread(grad: Operand, shape: tuple[int, ...], mask: Operand) -> Operand:
@@ -197,19 +229,43 @@ def _places_outline(repeats: TensorMeta) -> Outline:
 
 
 def _places_kernel(xp: Namespace, known: TensorMeta, repeats: Array) -> Array:
+    ends = _ends(xp, repeats)
+    return _at_ends(xp, repeats, ends, int(ends[-1]) if repeats.size else 0)
+
+
+def _first_repeats(xp: Namespace, repeats: Array, count: int) -> Array:
+    """The first positions; then zeros."""
+    ends = _ends(xp, repeats)
+    found = _at_ends(xp, repeats, ends, min(int(ends[-1]) if repeats.size else 0, count))
+    if found.shape[0] == count:
+        return found
+    return xp.concat([found, xp.zeros((count - found.shape[0],), dtype=found.dtype)])
+
+
+def _at_ends(xp: Namespace, repeats: Array, ends: Array, total: int) -> Array:
+    places = xp.searchsorted(ends, xp.arange(total), side="right")
+    return xp.astype(places, repeats.dtype)
+
+
+def _ends(xp: Namespace, repeats: Array) -> Array:
     if repeats.size and bool(xp.any(repeats < 0)):
         least = int(xp.min(repeats))
         raise ShapeError(f"repeat_interleave: a repeat is {least}, expected at least 0")
-    ends = xp.cumsum(repeats)
-    total = int(ends[-1]) if repeats.size else 0
-    places = xp.searchsorted(ends, xp.arange(total), side="right")
-    return xp.astype(places, repeats.dtype)
+    return xp.cumsum(repeats)
+
+
+def _places_count(xp: Namespace, repeats: Array) -> Array:
+    ends = _ends(xp, repeats)
+    return xp.asarray(ends[-1] if repeats.size else 0, dtype=xp.int64)
 
 
 REPEAT_INTERLEAVE: DataOp = data_dependent(
     "repeat_interleave(Tensor repeats) -> Tensor",
     outline=_places_outline,
     kernel=_places_kernel,
+    count=_places_count,
+    fitted=lambda xp, meta, repeats, count: _first_repeats(xp, repeats, count),
+    shapes=lambda n, repeats: ((n,),),
     vjp=None,
     cost=Cost.INDEXING,
     advice="give repeat_interleave the output_size, or a number of repeats",

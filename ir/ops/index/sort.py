@@ -2,8 +2,7 @@
 sets: unique, unique_consecutive, bincount, histc.
 
 As in PyTorch, nan is greater than all else. All orders are stable, also where PyTorch leaves that
-open (topk, kthvalue, median). The shapes of the results of the first three sets depend on values,
-so they run in eager mode only.
+open (topk, kthvalue, median). The shapes of the results of the first three sets depend on values.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ from aotlite.ir.op.dims import along
 from aotlite.ir.op.named_results import results_type
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.workspace import OPERANDS, RESULTS
-from aotlite.ir.ops.declare import common_device, data_dependent, pure
+from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.index.data_dependent import data_dependent
 from aotlite.ir.ops.kinds import require_floating, require_real
 from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.reduce.dims import reduced, refuse_empty
@@ -280,12 +280,12 @@ def _slices(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
     return tuple([of[i] for i in range(len(shape))])
 
 
-def _unique_kernel(
-    xp: Namespace, known: tuple[Outline, ...], a: Array, dim: int | None, consecutive: bool
+def _runs(
+    xp: Namespace, a: Array, dtype: DType, dim: int | None, consecutive: bool
 ) -> tuple[Array, Array, Array]:
-    shape = a.shape if dim is None else (a.shape[dim],)
+    """(the slices, their order, where in that order a slice differs from the one before)."""
     a = xp.reshape(a, (-1,)) if dim is None else xp.moveaxis(a, dim, 0)
-    lines = xp.reshape(wide(xp, a, known[0].dtype), (a.shape[0], -1 if a.size else 0))
+    lines = xp.reshape(wide(xp, a, dtype), (a.shape[0], -1 if a.size else 0))
     count = a.shape[0]
     places = xp.arange(count, dtype=xp.int64)
     order = places if consecutive or not count else xp.lexsort(xp.flip(lines.T, axis=0))
@@ -293,6 +293,30 @@ def _unique_kernel(
     starts = xp.ones((count,), dtype=xp.bool)
     if count:
         starts = xp.concat([starts[:1], xp.any(ordered[1:] != ordered[:-1], axis=1)])
+    return a, order, starts
+
+
+def _unique_count(xp: Namespace, a: Array, dim: int | None, consecutive: bool) -> Array:
+    _, _, starts = _runs(xp, a, dtypes.from_numpy(a.dtype), dim, consecutive)
+    return xp.asarray(xp.count_nonzero(starts), dtype=xp.int64)
+
+
+def _unique_shapes(
+    n: int, self: TensorMeta, dim: int | None, consecutive: bool
+) -> tuple[tuple[int, ...], ...]:
+    if dim is None:
+        return (n,), self.shape, (n,)
+    dim = sizes.wrap_dim(dim, len(self.shape))
+    return (*self.shape[:dim], n, *self.shape[dim + 1 :]), (self.shape[dim],), (n,)
+
+
+def _unique_kernel(
+    xp: Namespace, known: tuple[Outline, ...], a: Array, dim: int | None, consecutive: bool
+) -> tuple[Array, Array, Array]:
+    shape = a.shape if dim is None else (a.shape[dim],)
+    a, order, starts = _runs(xp, a, known[0].dtype, dim, consecutive)
+    count = a.shape[0]
+    places = xp.arange(count, dtype=xp.int64)
     group = xp.cumsum(xp.astype(starts, xp.int64)) - 1
     inverse = xp.reshape(group[xp.argsort(order)], shape)
     counts = xp.diff(xp.concat([places[starts], xp.full((1,), count, dtype=xp.int64)]))
@@ -305,6 +329,9 @@ UNIQUE: DataOp = data_dependent(
     " -> (Tensor output, Tensor inverse, Tensor counts)",
     outline=_unique_outline,
     kernel=_unique_kernel,
+    count=_unique_count,
+    count_workspace={OPERANDS: 7},
+    shapes=_unique_shapes,
     vjp=None,
     cost=Cost.REDUCTION,
     advice="sort, and compare neighbors",
@@ -372,17 +399,28 @@ def _weighed_dtype(dtype: DType) -> DType:
 _LARGEST = (1 << 63) - 1
 
 
-def _bincount_kernel(
-    xp: Namespace, known: Outline, a: Array, weights: Array | None, minlength: int
-) -> Array:
+def _bincount_length(xp: Namespace, a: Array, minlength: int) -> int:
     if not a.shape[0]:
-        return xp.zeros((minlength,), dtype=xp.int64)
+        return minlength
     least = int(xp.min(a))
     if least < 0:
         raise IndexOutOfRangeError(f"bincount: an element is {least}, expected at least 0")
     largest = int(xp.max(a))
     if largest >= _LARGEST:  # of which NumPy would write beyond its result
         raise IndexOutOfRangeError(f"bincount: an element is {largest}, expected under {_LARGEST}")
+    return max(largest + 1, minlength)
+
+
+def _bincount_count(xp: Namespace, a: Array, weights: Array | None, minlength: int) -> Array:
+    return xp.asarray(_bincount_length(xp, a, minlength), dtype=xp.int64)
+
+
+def _bincount_kernel(
+    xp: Namespace, known: Outline, a: Array, weights: Array | None, minlength: int
+) -> Array:
+    if not a.shape[0]:
+        return xp.zeros((minlength,), dtype=xp.int64)
+    _bincount_length(xp, a, minlength)
     if weights is not None:
         weights = cast(xp, weights, dtypes.float64)
     return cast(xp, xp.bincount(cast(xp, a, dtypes.int64), weights, minlength), known.dtype)
@@ -392,6 +430,8 @@ BINCOUNT: DataOp = data_dependent(
     "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor",
     outline=_bincount_outline,
     kernel=_bincount_kernel,
+    count=_bincount_count,
+    shapes=lambda n, self, weights, minlength: ((n,),),
     vjp=None,
     cost=Cost.REDUCTION,
     advice="zeros(length).index_add(0, self, weights), with a length that is known",

@@ -55,6 +55,10 @@ class GuardedFacts:
         sizes = {role: concrete(size, values) for role, size in self.sizes.items()}
         return attrs.evolve(self, sizes=sizes)
 
+    def of_prefix(self) -> GuardedFacts:
+        """Those of a part of the function that writes nothing."""
+        return attrs.evolve(self, sizes={}, hooks=())
+
     def tensors(self, leaves: Sequence[Any]) -> dict[Any, Tensor]:
         """The tensors of a call by role: arguments, hidden inputs, and parts of these."""
         places = {g.index: g.place for g in self.guards if isinstance(g, HiddenInputGuard)}

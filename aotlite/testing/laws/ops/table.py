@@ -172,8 +172,8 @@ LAWS = (
     Law("L10", "draw = pure form", forward.draws_are_the_pure_form, ("random",)),
     Law(
         "L11",
-        "capture refuses data-dependent shapes",
-        data_dependent.captures_refuse_it_by_name,
+        "captured = eager, for data-dependent shapes",
+        data_dependent.captures_its_size,
         (DATA,),
         only=takes_floats,
     ),

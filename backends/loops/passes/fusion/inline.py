@@ -157,7 +157,7 @@ class _Inliner:
             buffers = [value.args[0] for value in loads_of(step)]
             own, sites = set(buffers), buffers.count(found.buffer)
             evaluations = sites * points(step)
-            part = min(evaluations / stored, 1.0)
+            part = min(evaluations / max(stored, 1), 1.0)
             loaded += part * stored * size
             again += FLOP * found.operations * evaluations
             again += part * sum([n for number, n in found.loads.items() if number not in own])
