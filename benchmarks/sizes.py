@@ -121,8 +121,8 @@ _MODULES: tuple[Any, ...] = (compiled_program, sized_program)
 
 
 @contextmanager
-def counted_libraries() -> Iterator[None]:
-    """A block in which libraries that are loaded are counted."""
+def counted_libraries() -> Iterator[list[int]]:
+    """A block in which libraries that are loaded are counted, in the list's only element."""
     loads: list[Any] = [module.load_c for module in _MODULES]
 
     def counting(load: Any) -> Any:
@@ -135,7 +135,7 @@ def counted_libraries() -> Iterator[None]:
     for module, load in zip(_MODULES, loads, strict=True):
         module.load_c = counting(load)
     try:
-        yield
+        yield _LOADED
     finally:
         for module, load in zip(_MODULES, loads, strict=True):
             module.load_c = load

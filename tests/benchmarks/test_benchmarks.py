@@ -22,6 +22,7 @@ from benchmarks import (
     overhead,
     pipeline,
     size_guards,
+    size_libraries,
     sizes,
     symbols,
 )
@@ -119,6 +120,19 @@ def test_sizes_prints_what_ten_lengths_of_a_tape_cost(capsys):
     assert ["2", "10", ""] == found["compiled graphs"]
     assert ["2", "10", ""] == found["libraries"]
     assert 0 < float(found["a later call, s"][2])
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
+@pytest.mark.parametrize("name", size_libraries.PROGRAMS)
+def test_further_sizes_of_a_program_make_no_library(name):
+    found = size_libraries.counted(size_libraries.PROGRAMS[name](), size_libraries.SIZES)
+    assert found == size_libraries.Counts(compilations=1, first=2, further=0)
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
+def test_the_demo_with_a_short_last_batch_is_compiled_twice():
+    found = size_libraries.demo()
+    assert found.compilations == 2 and found.further == 2
 
 
 def test_missing_peer_is_a_line(monkeypatch, capsys):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from aotlite.eager.base.modes import no_grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import call
+from aotlite.ir.dtypes import float32, float64
 from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.nn.functional.products import Ints
 
 
@@ -40,8 +42,19 @@ def batch_norm(
     result, mean, var = call("batch_norm_train", input, weight, bias, eps)
     with no_grad():
         follow(running_mean, mean, momentum)
-        follow(running_var, var * (count / (count - 1)) if count > 1 else var, momentum)
+        follow(running_var, _unbiased(var, count), momentum)
     return result
+
+
+def _unbiased(var: Tensor, count: int) -> Tensor:
+    """The biased variance of so many values as an unbiased one. A symbolic number is divided by a
+    tensor, which has a value for each size."""
+    if not count > 1:
+        return var
+    if is_symbolic((count,)) and var.dtype in (float32, float64):
+        above, below = (var.new_full((), n, dtype=float64) for n in (count, count - 1))
+        return var * (above / below)
+    return var * (count / (count - 1))
 
 
 def check_running(
@@ -130,7 +143,6 @@ def instance_norm(
     count = rows.numel() // max(rows.size(1), 1)
     with no_grad():
         follow(running_mean, mean.view(batch, channels).mean(0), momentum)
-        unbiased = var * (count / (count - 1)) if count > 1 else var
-        follow(running_var, unbiased.view(batch, channels).mean(0), momentum)
+        follow(running_var, _unbiased(var, count).view(batch, channels).mean(0), momentum)
     normalized: Tensor = result.view(input.shape)
     return normalized
