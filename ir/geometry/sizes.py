@@ -128,7 +128,13 @@ def asks_first(values: Iterable[object]) -> bool:
 def needed(function: Callable[..., T], *operands: object) -> T:
     """function(*operands); for symbols, with the fewest assumptions that its result needs."""
     table = table_of(operands)
-    return function(*operands) if table is None else fewest(table, function, operands)
+    if table is None or not runs_by_cases(table):
+        return function(*operands)
+    key = (function, operands)
+    if key not in table.cache:  # layers repeat
+        table.cache[key] = fewest(table, function, operands)
+    found: T = table.cache[key]
+    return found
 
 
 def always_same(a: Sequence[Size], b: Sequence[Size]) -> bool:

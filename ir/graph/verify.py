@@ -25,6 +25,7 @@ from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.op.schema import SchemaParameter
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.provenance.location import place_of
+from aotlite.ir.symbols.symint import SymInt
 
 __all__ = ["verify"]
 
@@ -272,7 +273,7 @@ def _lists_ints(args: tuple[object, ...]) -> bool:
     return all(_INT.issuperset(map(type, value)) for value in args if type(value) is tuple)
 
 
-_INT = frozenset((int,))
+_INT = frozenset((int, SymInt))
 _FITTING: WeakKeyDictionary[Op, set[tuple[type, ...]]] = WeakKeyDictionary()
 """Each op -> the tuples of argument types that were found to fit its schema in some graph."""
 _LASTING = frozenset((Node, *NUMBERS, type(None), tuple))

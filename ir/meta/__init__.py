@@ -17,7 +17,8 @@ from aotlite.ir.dtypes import DType, float32
 from aotlite.ir.errors import OutOfMemoryError, ShapeError, noted
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.symbols.assumption import concrete
-from aotlite.ir.symbols.table import SymbolTable, is_passing, table_of
+from aotlite.ir.symbols.symint import SymInt
+from aotlite.ir.symbols.table import SymbolTable, table_of
 
 
 @attrs.frozen(eq=False, repr=False, init=False)
@@ -38,6 +39,8 @@ class TensorMeta:
     span: int
     """Elements from the first to the last one in memory, both counted; 0 if empty."""
     contiguous: bool
+    table: SymbolTable | None
+    """That of its symbols; None without any."""
 
     def __init__(
         self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: DType, device: Device
@@ -48,7 +51,8 @@ class TensorMeta:
         put(self, "dtype", dtype)
         put(self, "device", device)
         put(self, "numel", sizes.numel(shape))
-        if not sizes.is_symbolic(shape) and not sizes.is_symbolic(stride):
+        put(self, "table", table_of((*shape, *stride)))
+        if self.table is None:
             put(self, "span", layout.span(shape, stride))
             put(self, "contiguous", layout.is_contiguous(shape, stride))
 
@@ -59,12 +63,11 @@ class TensorMeta:
             found = _ON_DEMAND.get(name)
             if found is None:
                 raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
-            geometry = (*self.shape, *self.stride)
-            if is_passing(geometry):
+            table, key = self.table, (found, self)
+            assert table is not None
+            if table.is_passing:
                 return found(self.shape, self.stride)
-            table, key = table_of(geometry), (found, self)
-            assert table is not None  # which keeps the answer, and may forget what it assumed
-            if key not in table.cache:
+            if key not in table.cache:  # which may forget what the answer assumes
                 table.cache[key] = sizes.needed(found, self.shape, self.stride)
             return table.cache[key]
 
@@ -185,8 +188,13 @@ def table_in(values: Iterable[object]) -> SymbolTable | None:
     """The table of the first symbol among these sizes, metas and tuples of them; None if none."""
     for value in values:
         if type(value) is TensorMeta:
-            value = (*value.shape, *value.stride)
-        found = table_in(value) if type(value) is tuple else table_of((value,))
+            found = value.table
+        elif type(value) is tuple:
+            found = table_in(value)
+        elif type(value) is SymInt:
+            found = table_of((value,))
+        else:
+            continue
         if found is not None:
             return found
     return None

@@ -151,6 +151,8 @@ class Op:
         found = self.results.get(key)
         if found is None:
             table = table_in(key)
+            if table is not None and (self, key) in table.cache:
+                return table.cache[self, key]
             if table is None and len(self.results) >= CACHE_LIMIT:
                 self.results.clear()
             try:

@@ -147,6 +147,11 @@ class Facts:
         terms = self.settled(terms)
         return terms.get((), 0) if _constant(terms) else None
 
+    @property
+    def has_values(self) -> bool:
+        """Whether some atom is known to equal others."""
+        return bool(self._values)
+
     def settled(self, terms: Terms) -> Terms:
         """The polynomial with known atoms replaced by their values."""
         while self._values:

@@ -43,7 +43,7 @@ from aotlite.ir.symbols.proving import Proving, Unproved
 from aotlite.ir.symbols.symint import RELATIONS, Combine, SymBool, SymInt, hash_by_value
 from aotlite.ir.symbols.user_code import CountSymbols, asking_place
 
-__all__ = ["SymbolTable", "is_passing", "table_of"]
+__all__ = ["SymbolTable", "table_of"]
 
 Value: TypeAlias = "int | SymInt"
 Result = TypeVar("Result")
@@ -452,6 +452,11 @@ class SymbolTable:
         """A block in which the meta rule of this op runs: assumptions and events name it."""
         return RuleRun(self, op)
 
+    @property
+    def is_passing(self) -> bool:
+        """Whether answers are not kept: proofs, or hints after the guards."""
+        return self.spelled is not None or self.closed
+
     # ------------------------------------------------------------------------------------- text
     def text(self, value: SymInt) -> str:
         """The expression as Python writes it: `s0*s1 - 2*s0 + 3`; or as `spelled` says."""
@@ -492,9 +497,3 @@ def table_of(values: Iterable[Any]) -> SymbolTable | None:
         if found is not None:
             return found
     return None
-
-
-def is_passing(values: Iterable[object]) -> bool:
-    """Whether answers about these values are not kept: proofs, or hints after the guards."""
-    table = table_of(values)
-    return table is not None and (table.spelled is not None or table.closed)

@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.symbols.assumption import Answer, Assumption, concrete
-from aotlite.ir.symbols.calls import text_of
+from aotlite.ir.symbols.calls import settled, text_of
 from aotlite.ir.symbols.cases.parts import (
     Fact,
     Open,
@@ -89,16 +89,14 @@ class _Run(Generic[T]):
     ) -> None:
         self.table = table
         self.function = function
-        self.operands = operands
-        mine = names_in(operands)
-        self.facts: list[Fact] = []
-        """What is assumed of the operands' symbols."""
-        names = set(mine)
-        for assumption in table.log:
-            met = names_in(assumption.fact)
-            if met & mine:
-                self.facts.append(assumption.fact)
-                names |= met
+        self.given = operands
+        known = _known(table)
+        self.operands: tuple[object, ...] = concrete(operands, named(known)) if known else operands
+        """With one symbol for all that are known to be equal, so that few facts are left."""
+        names = names_in(self.operands)
+        self.facts = [fact for fact in _facts(table, known) if names_in(fact) <= names]
+        """What is assumed of the operands' symbols alone: a fact on others may say something, too,
+        but seldom does, and there are many in a large graph."""
         self.symbols = {name: table.symbols[name] for name in table.symbols if name in names}
 
     def hints(self) -> Iterator[Mapping[str, int]]:
@@ -150,19 +148,45 @@ class _Run(Generic[T]):
 
     def _logged(self, kept: Sequence[Fact], result: T) -> T:
         """The result in the call's own symbols; logs what is kept."""
-        names = named({name: self.table.named(name) for name in self.symbols})
+        table = self.table
+        names = named({name: table.named(name) for name in self.symbols})
         for fact in kept:
             moved = moved_fact(fact, names)
             if isinstance(moved, Answer):
-                self.table.ask(moved.function, *moved.operands)
+                table.ask(moved.function, *moved.operands)
             elif isinstance(moved, SymBool):
-                self.table.decide(moved)
-        moved_result: T = concrete(result, names)
-        return moved_result
+                table.decide(moved)
+        table.asked = raise_open
+        try:
+            return self.function(*self.given)  # in the operands' own symbols, if it asks no more
+        except Open:
+            moved_result: T = concrete(result, names)
+            return moved_result
+        finally:
+            table.asked = None
 
     def fulfilled(self, fact: Fact) -> bool:
         """Whether the hints of the call fulfil it."""
         return Assumption(fact, None, None).holds(self.table.hints)
+
+
+def _known(table: SymbolTable) -> dict[str, int | SymInt]:
+    """What each symbol is known to be, if some are another one, or a number."""
+    found = {}
+    if table.facts.has_values:
+        for name in table.symbols:
+            size = table.named(name)
+            found[name] = settled(table, size)
+    return found
+
+
+def _facts(table: SymbolTable, known: Mapping[str, int | SymInt]) -> Iterator[Fact]:
+    """What is assumed, of the symbols that are left; without what says which are equal."""
+    for assumption in table.log:
+        fact = moved_fact(assumption.fact, named(known)) if known else assumption.fact
+        if isinstance(fact, SymBool) and fact.left is fact.right or isinstance(fact, bool):
+            continue
+        yield fact
 
 
 def _said(fact: Fact) -> object:
