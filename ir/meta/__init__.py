@@ -17,7 +17,6 @@ from aotlite.ir.dtypes import DType, float32
 from aotlite.ir.errors import OutOfMemoryError, ShapeError, noted
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.symbols.assumption import concrete
-from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import SymbolTable, table_of
 
 
@@ -187,14 +186,7 @@ def _number_text(number: int) -> str:
 def table_in(values: Iterable[object]) -> SymbolTable | None:
     """The table of the first symbol among these sizes, metas and tuples of them; None if none."""
     for value in values:
-        if type(value) is TensorMeta:
-            found = value.table
-        elif type(value) is tuple:
-            found = table_in(value)
-        elif type(value) is SymInt:
-            found = table_of((value,))
-        else:
-            continue
+        found = table_in(value) if type(value) is tuple else getattr(value, "table", None)
         if found is not None:
             return found
     return None

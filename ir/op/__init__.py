@@ -151,7 +151,7 @@ class Op:
         found = self.results.get(key)
         if found is None:
             table = table_in(key)
-            if table is not None and (self, key) in table.cache:
+            if table is not None and not table.is_passing and (self, key) in table.cache:
                 return table.cache[self, key]
             if table is None and len(self.results) >= CACHE_LIMIT:
                 self.results.clear()
@@ -172,7 +172,7 @@ class Op:
     # gets the result: in the op's another trace would find it, and run its code for 3 and 1, too.
     def _symbolic_result(self, key: tuple[object, ...], table: SymbolTable) -> object:
         """`result_for` where sizes are symbolic. It is cached in the table, beside its log."""
-        known = {} if table.spelled or table.closed else table.cache  # what may be kept
+        known = {} if table.is_passing else table.cache
         found = known.get((self, key))
         if found is None:
             with table.rule_of(self.name):

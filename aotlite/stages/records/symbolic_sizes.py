@@ -32,7 +32,6 @@ SHORT = 1 << 31
 """Ints among the arguments from -SHORT to SHORT - 1 become symbols; longer ones stay numbers. So
 most sums and products of them are known to fit the ints that ops take."""
 
-
 @attrs.frozen
 class SizeSource:
     """Where each call finds the value of a symbol: in dimension `dim` of a flat argument."""
