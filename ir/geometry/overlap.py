@@ -30,6 +30,7 @@ from aotlite.ir.geometry.sizes import (
     always_equal,
     at_least_one,
     is_symbolic,
+    numel,
     settled,
 )
 from aotlite.ir.symbols.assumption import concrete
@@ -113,6 +114,9 @@ def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
         is_empty = any(always_equal(size, 0) for size in shape)
         if is_empty or _is_nested(shape, stride):
             return False
+        pairs = zip(shape, stride, strict=True)
+        if any(step == 0 and is_proved(size >= 2) for size, step in pairs if type(step) is int):
+            return bool(numel(shape) != 0)
         return bool(settled(has_internal_overlap, shape, stride))
     if 0 in shape:
         return False

@@ -6,6 +6,7 @@ Spec: `specs/s6_functionalize.md`. Note [Group and alias] in `aliases.py`.
 
 from __future__ import annotations
 
+from aotlite.ir.geometry.sizes import always_same
 from aotlite.ir.graph import Node
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.op import InplaceOp
@@ -48,7 +49,7 @@ def _result(values: AliasValues, op: InplaceOp, node: Node, alias: Alias) -> Nod
         source = values.read(node.args[1])
         if source.meta.dtype is not meta.dtype:
             source = values.build.emit(CAST, (source, meta.dtype))
-        if source.meta.shape != meta.shape:
+        if not always_same(source.meta.shape, meta.shape):
             source = values.build.emit(EXPAND, (source, meta.shape))
         return source
     if op.overwrites:

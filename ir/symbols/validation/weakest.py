@@ -106,7 +106,7 @@ def implied(
     table: SymbolTable,
     guards: Sequence[Assumption],
     *,
-    time_limit: float = 0.2,
+    time_limit: float = 0.5,
     solver: bool | None = None,
 ) -> list[Assumption]:
     """The guards that can be left out, as others imply them: a quick search.
