@@ -3,15 +3,18 @@
     graph with symbols -> program -> CUDA text with sizes as arguments -> module
     at(sizes)          -> grids, sizes, places of temporaries -> launches of the same module
 
-There are two texts: one counts points in 32 bits, for sizes at which they fit, the other one in 64.
-`at` chooses. Input: a pure graph with symbols. Output: a `SizedRun`. Spec:
-`specs/sized_kernels.md` (SIZ-14 to SIZ-17).
+There are up to three texts: with wide accesses of rows, for sizes that have the divisors of the
+hints; one that counts points in 32 bits, for sizes at which they fit; and one of 64. `at` chooses
+the first that serves the sizes. Input: a pure graph with symbols. Output: a `SizedRun`. Spec:
+`specs/sized_kernels.md` (SIZ-14 to SIZ-18).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import attrs
 
@@ -20,6 +23,7 @@ from aotlite.backends.calling_convention import Run
 from aotlite.backends.cuda.driver.driver_protocol import DeviceModule, Driver
 from aotlite.backends.cuda.emit.cuda_program import PrintedKernels, print_sized
 from aotlite.backends.cuda.emit.kernel_code import NARROW
+from aotlite.backends.cuda.emit.reductions.thread_layout import most_width
 from aotlite.backends.cuda.execution.device_graphs import CallHistory, DeviceGraphRun
 from aotlite.backends.cuda.execution.host_part import PartsRun, split
 from aotlite.backends.cuda.execution.launch_code import CudaRun
@@ -32,7 +36,9 @@ from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.program import Kernel, LoopProgram
 from aotlite.backends.loops.program_sizes import SizesAt, is_idle
 from aotlite.ir.arrays.device import Device
+from aotlite.ir.geometry.sizes import Size, hint_of
 from aotlite.ir.graph import Graph
+from aotlite.ir.symbols.polynomial import Atom
 from aotlite.ir.symbols.proving import Demands, is_proved, proving
 from aotlite.ir.symbols.table import SymbolTable
 
@@ -47,6 +53,14 @@ class SizedCudaText:
     printed: PrintedKernels
     checks: tuple[HostCheck, ...]
     """The checks of values of the host."""
+    divided: tuple[tuple[Size, int], ...] = ()
+    """Sizes, with the numbers by which the text needs them to be divisible."""
+
+    def serves(self, put: SizesAt) -> bool:
+        """Whether the text is right for these sizes."""
+        if any(put.put(size) % number for size, number in self.divided):
+            return False
+        return all(abs(put.put(each)) < NARROW for each in self.printed.reaches)
 
     def plan(self, put: SizesAt, graph: Graph) -> LaunchPlan:
         """Returns the launches at these sizes, for the graph at them."""
@@ -74,20 +88,60 @@ def sized_texts(
     *,
     deterministic: bool = True,
 ) -> list[SizedCudaText]:
-    """Returns the texts of a graph's program, the one of 32 bits first; only that one where it is
-    proved to serve all sizes. `demands` are those of the program. Raises Unproved where no text is
-    right for all sizes that meet them."""
+    """Returns the texts of a graph's program, the best first; the last one serves all sizes.
+    `demands` are those of the program. Raises Unproved where no text is right for all sizes that
+    meet them."""
     program, checks = without_host_checks(narrowed(lowered), graph)
-    found = []
+    printing, found = _Printing(checks, target, table, demands), list[SizedCudaText]()
     for wide in (False, True):
         improved = improved_for(program, target, deterministic=deterministic, wide=wide)
         together = with_checks_together(improved)
-        alone, names = kernels_alone(together), SizeNames()
-        with proving(table, names.spell, demands):
-            printed = print_sized(alone, names, target, wide=wide)
-        found.append(SizedCudaText(together, alone, printed, checks))
-        if all(is_proved(each < NARROW) for each in printed.reaches):
+        every = printing.text(together, {}, wide=wide)
+        divisors = {} if wide else row_divisors(every.kernels)
+        if divisors:
+            even = printing.text(together, divisors, wide=wide)
+            found += [even] if even.printed.text != every.printed.text else []
+        found.append(every)
+        if all(is_proved(each < NARROW) for each in every.printed.reaches):
             break
+    return found
+
+
+@attrs.frozen
+class _Printing:
+    """What the texts of a graph have in common."""
+
+    checks: tuple[HostCheck, ...]
+    target: Target
+    table: SymbolTable
+    demands: Demands | None
+
+    def text(
+        self, program: LoopProgram, divisors: dict[Atom, int], *, wide: bool
+    ) -> SizedCudaText:
+        """Returns the text of a program, for sizes whose atoms have these divisors."""
+        names, alone = SizeNames(), kernels_alone(program)
+        with proving(self.table, names.spell, self.demands, divisors):
+            printed = print_sized(alone, names, self.target, wide=wide)
+        divided = [(self.table.of({(atom,): 1}), number) for atom, number in divisors.items()]
+        return SizedCudaText(program, alone, printed, self.checks, tuple(divided))
+
+
+def row_divisors(program: LoopProgram) -> dict[Atom, int]:
+    """Returns powers of two that divide the lengths of rows at the hints, by the lengths' atoms:
+    with them accesses of rows are wide."""
+    found: dict[Atom, int] = {}
+    for kernel in program.steps:
+        assert type(kernel) is Kernel
+        k = kernel.vector
+        if k is None or len(kernel.extents) < 2 or type(kernel.extents[k]) is int:
+            continue
+        extent: Any = kernel.extents[k]
+        number = math.gcd(hint_of(extent), most_width(kernel, k))
+        if len(extent.terms) == 1 and number > 1:
+            ((monomial, _),) = extent.terms.items()
+            if len(monomial) == 1:
+                found[monomial[0]] = max(found.get(monomial[0], 1), number)
     return found
 
 
@@ -149,8 +203,8 @@ class SizedCudaRun:
 
 
 def _chosen(texts: list[SizedCudaText], put: SizesAt) -> int:
-    """Returns the place of the text for these sizes: of 32 bits, if its numbers fit."""
-    fits = all(abs(put.put(each)) < NARROW for each in texts[0].printed.reaches)
-    return 0 if fits or len(texts) == 1 else 1
+    """Returns the place of the text for these sizes: the first one that serves them."""
+    *others, _ = texts
+    return next((k for k, each in enumerate(others) if each.serves(put)), len(others))
 
 

@@ -9,6 +9,7 @@ right for equal ones, too. An order that is not proved is a *demand* of such cod
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from typing import Protocol
@@ -16,9 +17,10 @@ from typing import Protocol
 import attrs
 
 from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.polynomial import Atom
 from aotlite.ir.symbols.symint import RELATIONS, SymBool, SymInt
 
-__all__ = ["Demands", "Proving", "Unproved", "is_proved", "proving", "untold"]
+__all__ = ["Demands", "Proving", "Unproved", "is_proved", "known_divisor", "proving", "untold"]
 
 
 class Unproved(Exception):
@@ -71,6 +73,8 @@ class Proving:
 
     spell: Callable[[SymInt], str]
     demands: Demands | None
+    divisors: Mapping[Atom, int] = attrs.field(factory=dict)
+    """Numbers that divide symbols at all sizes for which the code is made, by the symbol's atom."""
 
     def answer(self, fact: SymBool, *, in_rule: bool) -> bool:
         """The truth of an open comparison: that of two different expressions, which count as
@@ -96,9 +100,10 @@ def proving(
     table: Asked | None,
     spelled: Callable[[SymInt], str] | None = None,
     demands: Demands | None = None,
+    divisors: Mapping[Atom, int] | None = None,
 ) -> Iterator[None]:
     """A block in which the table answers by proofs alone, and `str` of a size is `spelled(size)`.
-    An order that is not proved is demanded.
+    An order that is not proved is demanded. `divisors` are known to divide atoms of sizes.
 
     None: there are no symbols, and nothing changes.
     """
@@ -106,12 +111,26 @@ def proving(
         yield
         return
     before, count = table.spelled, len(table.log)
-    table.spelled = Proving(spelled or table.expression, demands)
+    table.spelled = Proving(spelled or table.expression, demands, divisors or {})
     try:
         yield
     finally:
         table.spelled = before
         assert len(table.log) == count, "code for every size has assumed something"
+
+
+def known_divisor(size: int, most: int) -> int:
+    """A common divisor of a size and `most` at all sizes: that of its terms, for which a block of
+    `proving` may know divisors of their atoms."""
+    if not isinstance(size, SymInt):
+        return math.gcd(size, most)
+    inside: Proving | None = getattr(size.table, "spelled", None)
+    divisors = {} if inside is None else inside.divisors
+    found = most
+    for monomial, number in size.terms.items():
+        factor = math.prod([divisors.get(atom, 1) for atom in monomial])
+        found = math.gcd(found, number * factor)
+    return found
 
 
 def untold(reason: str) -> None:

@@ -19,6 +19,18 @@ def shares(x: Any) -> Any:
     return (x * 2.0).softmax(-1)
 
 
+def projects(x: Any, w: Any) -> Any:
+    return (x @ w).exp()
+
+
+def centers(x: Any) -> Any:
+    return (x - x.sum(0)).exp().sum(0)
+
+
+def weighs(x: Any, w: Any) -> Any:
+    return (x * w).exp()
+
+
 @pytest.fixture
 def on() -> Counted:
     return Counted()
@@ -44,9 +56,8 @@ def test_the_first_call_of_a_size_records_once_the_kernels_have_run(
 ) -> None:
     """The key is the sizes; nothing is compiled for a new one."""
     run = recording(shares, dynamic=True)
-    counts = []
-    for n in (4, 8, 4, 8, 12, 12):
-        x = on.random(n, 3)
+    counts, held = [], [on.random(n, 3) for n in (4, 8, 4, 8, 12, 12)]
+    for x in held:  # each at an address of its own
         np.testing.assert_array_equal(value(run(x)), value(al.compile(shares, backend="cuda")(x)))
         counts.append((on.recorded, on.replayed))
     assert counts == [(0, 0), (1, 1), (2, 2), (2, 3), (3, 4), (3, 5)]
@@ -64,10 +75,11 @@ def test_a_size_compiles_nothing(on: Counted, loads: list[str]) -> None:
 @pytest.mark.rules("CUG-1")
 def test_a_size_with_products_warms_up(on: Counted) -> None:
     """cuBLAS takes kernels by size, which the first call of the size loads."""
-    run = recording(lambda x, w: (x @ w).exp(), dynamic=True)
+    run = recording(projects, dynamic=True)
     w, counts = on.random(5, 4), []
-    for n in (4, 8, 4, 8, 8):
-        run(on.random(n, 5), w)
+    held = [on.random(n, 5) for n in (4, 8, 4, 8, 8)]  # each at an address of its own
+    for x in held:
+        run(x, w)
         counts.append((on.recorded, on.replayed))
     assert counts == [(0, 0), (0, 0), (1, 1), (2, 2), (2, 3)]
 
@@ -83,18 +95,39 @@ def test_recordings_of_all_sizes_share_memory(on: Counted, monkeypatch: Any) -> 
         return found
 
     monkeypatch.setattr(device_graphs.DeviceGraphRun, "_recorded", recorded)
-    run = recording(lambda x: (x - x.sum(0)).exp().sum(0), dynamic=True)
-    for n in (64, 64, 4, 16, 4, 33):
-        run(on.random(n, 64))
+    run = recording(centers, dynamic=True)
+    held = [on.random(n, 64) for n in (64, 64, 4, 16, 4, 33)]  # each at an address of its own
+    for x in held:
+        run(x)
     assert len(rooms) == 4
     assert {id(room) for room in rooms} == {id(pool_of(on.driver, DEFAULT_STREAM).known())}
+
+
+@pytest.mark.rules("CUG-4")
+def test_what_has_one_address_at_all_sizes_is_read_in_place(on: Counted) -> None:
+    """A parameter is static for a size from its first call on; a batch is not."""
+    run = recording(weighs, dynamic=True)
+    w, moves = on.random(3), []
+    move = on.driver.move
+
+    def counted(*given: Any) -> None:
+        moves.append(given)
+        move(*given)
+
+    on.driver.move = counted
+    held = [on.random(n, 3) for n in (4, 8, 12)]
+    for x in held:
+        np.testing.assert_allclose(value(run(x, w)), value((x * w).exp()), 1e-6)
+    assert on.recorded == 2
+    assert len(moves) == 2  # each of its batch
 
 
 @pytest.mark.rules("CUG-2")
 def test_sizes_are_static_by_choice(on: Counted, loads: list[str]) -> None:
     run = recording(shares, dynamic=False)
-    for n in (4, 8, 4, 8):
-        run(on.random(n, 3))
+    held = [on.random(n, 3) for n in (4, 8, 4, 8)]
+    for x in held:
+        run(x)
     assert len(run.entries) == 2
     assert len(loads) == 2  # one for each size
     assert (on.recorded, on.replayed) == (2, 2)
@@ -103,8 +136,9 @@ def test_sizes_are_static_by_choice(on: Counted, loads: list[str]) -> None:
 @pytest.mark.rules("CUG-3")
 def test_only_sizes_that_are_named_are_recorded_in_a_region(on: Counted) -> None:
     run = recording(shares, dynamic=True, device_graph_sizes=[4])
-    for n in (4, 5, 6) * 3:
-        run(on.random(n, 3))
+    held = [on.random(n, 3) for n in (4, 5, 6) * 3]
+    for x in held:
+        run(x)
     assert (on.recorded, on.replayed) == (1, 2)
     assert [len(region.sizes) for region in run.regions()] == [3]
 

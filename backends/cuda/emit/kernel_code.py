@@ -13,7 +13,6 @@ import attrs
 from aotlite.backends.c_family.scalar_text import CScope
 from aotlite.backends.cuda.emit.memory_accesses import Sweep
 from aotlite.backends.loops.analysis.affine import is_injective
-from aotlite.backends.loops.analysis.size_proofs import exact_quotient
 from aotlite.backends.loops.program import (
     Statement,
     Store,
@@ -21,6 +20,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.ir.geometry.sizes import Size, is_symbolic
 from aotlite.ir.scalar.expression import Affine, walk
+from aotlite.ir.symbols.proving import known_divisor
 
 WARP = 32
 
@@ -70,10 +70,7 @@ def divisor_of(size: Size, most: int) -> int:
     >>> divisor_of(12, 8)
     4
     """
-    if type(size) is int:
-        return math.gcd(size, most)
-    divisors = [n for n in range(most, 0, -1) if most % n == 0]
-    return next(n for n in divisors if exact_quotient(size, n) is not None)
+    return known_divisor(size, most)
 
 
 @attrs.frozen

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import compress
 from typing import Any
@@ -144,8 +144,8 @@ class CallHistory:
 
     warm: set[str] = attrs.field(factory=set)
     """The kernels that have run: the first run loads them, which a capture forbids."""
-    seen: dict[int, set[int]] = attrs.field(factory=dict)
-    """For each input the addresses that it has had, to find those that never change."""
+    only: dict[int, int | None] = attrs.field(factory=dict)
+    """For each input, by place, the only address that it has had; None if it had several."""
 
 
 class _OwnRecordings(threading.local):
@@ -181,8 +181,8 @@ class DeviceGraphRun(Run):
         self.recordings: dict[int, list[RecordedGraph]] = {}
         """The recordings by stream, without those of per-thread default streams."""
         self._own = _OwnRecordings()
-        seen = self.history.seen
-        self._seen = [seen.setdefault(each.place, set()) for each in self.inputs]
+        self._seen: list[set[int]] = [set() for _ in self.inputs]
+        """For each input the addresses that it has had, to find those that never change."""
         self._kernels = {launch.name for launch in run.writer.launches}
         self._calls = 0
         self._is_counted = False
@@ -208,14 +208,21 @@ class DeviceGraphRun(Run):
     def _call(self, box: list[Value], stream: int) -> list[Value]:
         addresses = self._addresses(box)
         recording = self._recording(box, addresses, stream)
-        for seen, place in zip(self._seen, addresses, strict=True):
-            if len(seen) < 2 * MOST:
-                seen.add(place)
+        self._note(addresses)
         self._calls += 1
         if recording is None:
             self.history.warm |= self._kernels
             return self.run.call(box)
         return self._replayed(recording, box, addresses, stream)
+
+    def _note(self, addresses: Sequence[int]) -> None:
+        """Keeps the addresses of a call."""
+        only = self.history.only
+        for each, seen, address in zip(self.inputs, self._seen, addresses, strict=True):
+            if len(seen) < 2 * MOST:
+                seen.add(address)
+            if only.setdefault(each.place, address) != address:
+                only[each.place] = None
 
     def _addresses(self, box: Sequence[Value]) -> list[int]:
         """Returns the addresses of the inputs on the device, without keeping references."""
@@ -269,8 +276,8 @@ class DeviceGraphRun(Run):
         if len(known) >= MOST:
             self._tell(f"there are {MOST} recordings whose results are held")
             return None
-        moving = [each.written and a not in seen for each, a, seen in self._known(addresses)]
-        if any(moving):
+        inputs = self._known(addresses)
+        if any(each.written and not is_known for each, _, is_known in inputs):
             self._tell("an input that is written is somewhere else at each call")
             return None
         try:
@@ -290,8 +297,12 @@ class DeviceGraphRun(Run):
     def _recordings_on(self, stream: int) -> list[RecordedGraph]:
         return self._own.known if stream == PER_THREAD else self.recordings.setdefault(stream, [])
 
-    def _known(self, addresses: Sequence[int]) -> Any:
-        return zip(self.inputs, addresses, self._seen, strict=True)
+    def _known(self, addresses: Sequence[int]) -> Iterator[tuple[RecordedInput, int, bool]]:
+        """Yields each input with its address, and whether it had that in an earlier call: of this
+        size, or in all calls of other sizes."""
+        for each, address, seen in zip(self.inputs, addresses, self._seen, strict=True):
+            is_only = not self._calls and self.history.only.get(each.place) == address
+            yield each, address, is_only or address in seen
 
     def _tell_never(self) -> None:
         """Logs a warning, since the user asked for recordings and gets none."""
@@ -306,8 +317,8 @@ class DeviceGraphRun(Run):
         """Returns a new recording. Inputs at an address that was seen before stay there; others are
         copied to the room."""
         stays = [
-            each.written or (careful and a in seen and a % ALIGNED == 0)
-            for each, a, seen in self._known(addresses)
+            each.written or (careful and is_known and a % ALIGNED == 0)
+            for each, a, is_known in self._known(addresses)
         ]
         numbers = range(len(self.inputs))
         moved = [number for number in numbers if not stays[number]]

@@ -208,9 +208,9 @@ def _lanes(kernel: Kernel, target: Target) -> int:
     k = kernel.vector
     if k is not None and k < kernel.space and not in_order(kernel):
         return _lanes_down(kernel, k)
-    width = width_along(kernel, len(kernel.extents) - 1)
     if is_in_order(kernel):
-        return width
+        return width_along(kernel, len(kernel.extents) - 1)
+    width = width_along(kernel, len(kernel.extents) - 1, by_hint=True)
     return width * _team(kernel, width, target)
 
 
@@ -232,5 +232,6 @@ def _most_threads(kernel: Kernel) -> int:
 
 def _lanes_down(kernel: Kernel, axis: int) -> int:
     """Returns the threads that share the same columns: enough to fill a block."""
-    beside = threads_beside(hint_of(kernel.extents[axis]), width_along(kernel, axis), WARP)
+    width = width_along(kernel, axis, by_hint=True)
+    beside = threads_beside(hint_of(kernel.extents[axis]), width, WARP)
     return min(BLOCK // beside, max(power_above(inner_points(kernel)) // 4, 1))

@@ -46,7 +46,7 @@ def emulated() -> OnDevice:
 
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chooses the text of 64 bits."""
+    """Chooses the last text, of 64 bits."""
     monkeypatch.setattr(sized_module, "_chosen", lambda texts, put: len(texts) - 1)
 
 
@@ -200,10 +200,12 @@ def test_rows_that_are_short_stay_in_registers(emulated: OnDevice) -> None:
     """SIZ-17: on both sides of the length up to which they do, with the same bits."""
     case = program("softmax", 2)
     made: Any = emulated.compile_sized(case.graph, None)
-    (launch,) = first(made).texts[0].printed.launches
+    even, every, _ = first(made).texts
+    assert even.printed.launches[0].short is not None
+    (launch,) = every.printed.launches
     assert launch.short is not None
     points, most, _ = launch.short
-    assert (str(points), most) == ("s1", 128)
+    assert (str(points), most) == ("s1", 256)
     for length in (most - 1, most, most + 1):
         values = {"s0": 3, "s1": length}
         (there,) = made.at(values).plan.printed.launches
@@ -217,13 +219,43 @@ def test_points_beyond_32_bits_take_the_text_of_64() -> None:
     """SIZ-16: on both sides of the bound."""
     case = program("pointwise", 2)
     made: Any = OnDevice().compile_sized(case.graph, None)
-    narrow, broad = [each.printed.text for each in first(made).texts]
+    narrow, broad = [each.printed.text for each in first(made).texts]  # contiguous: no others
     assert "const i32 size0" in narrow
     assert "const i64 size0" in broad
     rows = NARROW >> 10
     for values, text in (((rows - 1, 1024), narrow), ((rows, 1024), broad), ((1, 5), narrow)):
         run = made.at(dict(zip(("s0", "s1"), values, strict=True)))
         assert run.plan.printed.text is text
+
+
+def test_sizes_with_divisors_of_the_hints_take_wide_accesses() -> None:
+    """SIZ-18: rows of four elements' multiples are loaded by 16 bytes; others have a text, too."""
+    case = program("rows", 2)
+    made: Any = OnDevice().compile_sized(case.graph, None)
+    even, every, _ = first(made).texts
+    assert [(str(size), number) for size, number in even.divided] == [("s1", 4)]
+    assert "fetched<4>(b1 +" in even.printed.text
+    assert "fetched<4>(b1 +" not in every.printed.text
+    for length, text in ((4, even), (6, every), (8, even), (1, every), (40, even)):
+        run = made.at({"s0": 3, "s1": length})
+        assert run.plan.printed.text is text.printed.text
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["rows", "sum rows", "softmax", "layer norm", "sum columns"])
+def test_all_texts_give_the_same_bits(
+    name: str, emulated: OnDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIZ-6, SIZ-18: the order of sums is one, whichever text serves the sizes."""
+    case = program(name, 2)
+    made: Any = emulated.compile_sized(case.graph, None)
+    for values in ({"s0": 5, "s1": 4}, {"s0": 3, "s1": 200}, {"s0": 130, "s1": 36}):
+        graph, found = SizesAt(values).graph(case.graph), []
+        for place in range(3):
+            choose = lambda texts, put, place=place: place
+            monkeypatch.setattr(sized_module, "_chosen", choose)
+            found.append(outputs(made.at(values), graph))
+        assert found[0] == found[1] == found[2]
 
 
 def test_a_bound_of_sizes_that_is_known_makes_one_text() -> None:

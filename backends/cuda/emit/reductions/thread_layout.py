@@ -87,17 +87,23 @@ class ThreadLayout:
         return steps * pace if steps <= MOST_STEPS else None
 
 
-def width_along(kernel: Kernel, axis: int) -> int:
-    """Returns how many neighbors along an axis a thread takes, so that accesses are wide."""
+def width_along(kernel: Kernel, axis: int, *, by_hint: bool = False) -> int:
+    """Returns how many neighbors along an axis a thread takes, so that accesses are wide. By the
+    hint these are those of the text for sizes that they divide, as the hint's."""
     if axis < 0:  # a kernel of one point
         return 1
+    extent = kernel.extents[axis]
+    return divisor_of(hint_of(extent) if by_hint else extent, most_width(kernel, axis))
+
+
+def most_width(kernel: Kernel, axis: int) -> int:
+    """Returns the neighbors along an axis that an access of the widest kind has."""
     sizes = [
         item
         for address, item in accesses(kernel)
         if _step(address, axis) == 1 and not _is_read(address, axis)
     ]
-    most = min(ACCESS // min(sizes, default=ACCESS), MOST_WIDTH)
-    return divisor_of(kernel.extents[axis], most)
+    return min(ACCESS // min(sizes, default=ACCESS), MOST_WIDTH)
 
 
 def accesses(kernel: Kernel) -> list[tuple[Affine, int]]:
