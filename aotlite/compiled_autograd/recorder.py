@@ -27,10 +27,12 @@ from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.base.unsupported import note_refusal
 from aotlite.ir.effects import EffectOp
-from aotlite.ir.errors import noted
+from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.geometry.sizes import same_shape
 from aotlite.ir.graph import Constant, Graph, Node, Phase, map_nodes, output_node
 from aotlite.ir.graph.role import Gradient, Lifted, Output, Saved
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import TensorMeta, table_in
+from aotlite.ir.meta.symbolic import always_same_meta
 from aotlite.ir.op import Op, RandomOp
 from aotlite.ir.provenance.scope import TAPE_NODE, Scope
 from aotlite.stages.records.metadata.subclass_meta import gradient_of
@@ -213,8 +215,11 @@ class TapeRecorder(CaptureRecorder):
             for slot, record in enumerate(records)
         ]
 
-    def _pasted(self, node: CompiledBackward, number: int, grads: list[Any]) -> list[Tensor | None]:
-        """Inlines the graph of a compiled backward; returns its gradients (CAG-11, CAG-23)."""
+    def _pasted(
+        self, node: CompiledBackward, number: int, grads: list[Any], sized: Graph | None = None
+    ) -> list[Tensor | None]:
+        """Inlines the graph of a compiled backward; returns its gradients (CAG-11, CAG-23).
+        `sized` is the graph with symbols for its sizes."""
         plan = node.plan
         assert plan.variants is not None
         if STATE.wrappers:
@@ -222,7 +227,7 @@ class TapeRecorder(CaptureRecorder):
         absent = node.absent(grads)
         node.check(absent)
         self.kept[number] = absent
-        graph = plan.variants.graph
+        graph = plan.variants.graph if sized is None else sized
         if absent:
             graph = without_tangents(graph, absent, plan.reached(absent))
         values = self._given(node, number, graph, grads)
@@ -251,8 +256,11 @@ class TapeRecorder(CaptureRecorder):
             else:
                 of = gradient_of(role.of)
                 fake = self.here(arrived[of])
-                if fake.meta is not metas[of]:
-                    fake = fake.detach().restride(metas[of].stride)
+                wanted = metas[of] if table_in((meta,)) is None else meta
+                if wanted is meta and not same_shape(fake.meta.shape, meta.shape):
+                    raise UnsupportedError(f"the gradient is {fake.meta}, expected {meta}")
+                if not always_same_meta(fake.meta, wanted):
+                    fake = fake.detach().restride(wanted.stride)
             found[each] = fake.value
         return found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from aotlite.compiled_autograd.dynamic.sizes import Symbols, with_items
@@ -24,7 +25,11 @@ from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep, chain_of
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.geometry.sizes import same_shape
+from aotlite.ir.graph import Graph
+from aotlite.ir.graph.symbolic.numbers import at_sizes
 from aotlite.ir.meta import TensorMeta, table_in
+from aotlite.ir.symbols.assumption import Answer, concrete
+from aotlite.ir.symbols.symint import RELATIONS, SymBool
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 
@@ -96,6 +101,9 @@ class _Recorder(TapeRecorder):
     ) -> Any:
         form = self.forms[number]
         if type(node) is CompiledBackward:
+            if form[0] is CompiledBackward and len(form) > 2:
+                self._number = number
+                return self._pasted(node, number, grads, self._of_region(form))
             if table_in([grad.meta for grad in grads if grad is not None]) is not None:
                 raise Unsymbolic("a compiled function has sizes of its own")
         elif type(node) is AccumulateGrad:
@@ -106,6 +114,19 @@ class _Recorder(TapeRecorder):
         else:
             node = self._symbolic(node, form)
         return super().run(node, number, grads, wanted, form, run)
+
+    def _of_region(self, form: Form) -> Graph:
+        """The backward graph of a region, with symbols of this recording for its own. What the
+        region has assumed of its symbols is assumed of these."""
+        _, kernels, names, sizes, _ = form
+        values = {name: meta.shape[0] for name, meta in zip(names, sizes, strict=True)}
+        rooms = [(values[name], room) for name, room in kernels.sizes.rooms.items()]
+        fits = [least is None or value >= least for value, (least, _) in rooms]
+        fits += [most is None or value <= most for value, (_, most) in rooms]
+        facts = [guard.fact for guard in kernels.sizes.table.log]
+        if not all([*fits, *[_holds(fact, values) for fact in facts]]):
+            raise Unsymbolic("a compiled function has guards that exclude these sizes")
+        return at_sizes(kernels.graph, values)
 
     def _collected(self, grad: Tensor | None, form: Form) -> tuple[()]:
         _, leaf, collects = form
@@ -132,6 +153,16 @@ class _Recorder(TapeRecorder):
         twin.kept = tuple([_kept(value, key[position], metas) for position, value in values])
         twin.saved_results = {k: _stand_in(next(metas)) for k in node.saved_results}
         return twin
+
+
+def _holds(fact: SymBool | Answer, values: Mapping[str, int]) -> object:
+    """The truth of a fact about other symbols, for these sizes in their place."""
+    if isinstance(fact, Answer):
+        operands = concrete(fact.operands, values)
+        table = table_in(operands)
+        ask = fact.function if table is None else partial(table.ask, fact.function)
+        return ask(*operands) == fact.value
+    return RELATIONS[fact.relation](*concrete((fact.left, fact.right), values))
 
 
 def _kept(value: object, now: object, metas: Iterator[TensorMeta]) -> Any:

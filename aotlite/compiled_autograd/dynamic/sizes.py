@@ -26,6 +26,7 @@ from aotlite.ir.op.schema import WHICH
 from aotlite.ir.symbols.assumption import concrete
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import SymbolTable
+from aotlite.pipeline.size_regions.kernels import instance_of
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 Item = Any
@@ -38,8 +39,10 @@ Column = tuple[int, ...]
 def with_items(form: Form, put: Callable[[Item], object]) -> Form:
     """The form with each of its metas and sizes replaced by `put(item)`, in order."""
     kind = form[0]
-    if kind is CLOSED or kind is CompiledBackward:
+    if kind is CLOSED:
         return form
+    if kind is CompiledBackward:
+        return _with_instance(form, put)
     if kind is SliceAssign:
         _, written, chain, root, own = form
         return kind, with_items(written, put), _with_chain(chain, put), put(root), own
@@ -50,6 +53,16 @@ def with_items(form: Form, put: Callable[[Item], object]) -> Form:
         return kind, put(leaf), rest if type(rest) is bool else _with_chain(rest, put)
     op, plan, key, result, saved = form
     return op, plan, _with_args(op, key, 0, put), _with(result, put), _with(saved, put)
+
+
+def _with_instance(form: Form, put: Callable[[Item], object]) -> Form:
+    """The form of a compiled backward; of a region's, it is that of all its instances."""
+    instance = instance_of(form[1])
+    if instance is None:
+        return form
+    sizes = [put(tensor_meta((value,))) for value in instance.values.values()]
+    metas = [put(node.meta) for node in instance.graph.placeholders]
+    return CompiledBackward, instance.kernels, tuple(instance.values), tuple(sizes), tuple(metas)
 
 
 def _with_chain(chain: Any, put: Callable[[Item], object]) -> object:

@@ -189,6 +189,14 @@ class SizedBackend:
         return plan
 
 
+def instance_of(plan: BackwardPlan) -> Instance | None:
+    """The instance of a region whose backward a plan has; None for one of numbers alone."""
+    owner = getattr(getattr(plan.variants, "changed", None), "__self__", None)
+    found = owner.instance if isinstance(owner, SizedBackend) else None
+    same = found is not None and plan.variants is not None and found.graph is plan.variants.graph
+    return found if same else None
+
+
 def _is_sized(node: Node) -> bool:
     return table_in((node.meta, *node.args)) is not None
 
