@@ -160,10 +160,11 @@ class _Run(Generic[T]):
         try:
             return self.function(*self.given)  # in the operands' own symbols, if it asks no more
         except Open:
-            moved_result: T = concrete(result, names)
-            return moved_result
+            pass
         finally:
             table.asked = None
+        moved_result: T = concrete(result, names)  # a division in it may assume something
+        return moved_result
 
     def fulfilled(self, fact: Fact) -> bool:
         """Whether the hints of the call fulfil it."""
