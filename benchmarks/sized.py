@@ -105,7 +105,7 @@ def compared(name: str, rounds: int, clock: Clock) -> Rows:
                 times[which].append(seconds(calls[which], count, clock))
         any_size, one_size = map(statistics.median, times)
         ratio = statistics.median(x / y for x, y in zip(*times, strict=True))
-        yield [name, f"{a}, {b}", f"{any_size * 1e6:.1f}", f"{one_size * 1e6:.1f}", f"{ratio:.2f}"]
+        yield [name, f"{a}, {b}", f"{any_size * 1e6:.3f}", f"{one_size * 1e6:.3f}", f"{ratio:.2f}"]
 
 
 def main() -> None:

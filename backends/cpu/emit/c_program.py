@@ -56,6 +56,10 @@ from aotlite.ir.scalar.expression import walk
 INLINE_NANOSECONDS = 8000
 """The estimated time of a kernel above which waking other threads pays."""
 CHUNK_NANOSECONDS = 20000
+WHOLE = 64
+"""Rows of a multiple of so many points have a version without remainders."""
+MOST_LINES = 160
+"""The longest kernel that has one: each version is compiled."""
 CHUNKS_A_THREAD = 8
 
 Work = tuple[tuple[int, float], ...]
@@ -171,14 +175,7 @@ class _ProgramPrinter:
         together = printer.loops.together
         units = printer.loops.units // together if together == 1 else printer.loops.sets
         times = f" * {together}" if is_axis(together) else ""
-        short = self._of_short_rows(kernel, name, own)
-        least = printer.short_row
-        versions = [("", name)]
-        if short:
-            versions = [
-                (f"if ({printer.loops.points} <= {least}) ", f"{name}_short"),
-                ("else ", name),
-            ]
+        choices, more = self._versions(kernel, printer, body, name, own)
         # Not inlined: copies in the task and in its caller would double the compile time.
         table = "" if self.sizes is None else "const i64 *sizes, "
         head = f"static NEVER_INLINE void {name}({_parameters(own)}, {table}i64 begin, i64 end)"
@@ -186,10 +183,10 @@ class _ProgramPrinter:
             f"static void {name}_task(void *context, i64 chunk)",
             "{",
             "const call *c = context;",
-            *self._declared([f"{units}{times} {printer.loops.points}", *pointers], "c->slots"),
+            *self._declared([f"{units}{times}", *choices, *pointers], "c->slots"),
             f"const i64 begin = {chunk_edge(units, 'chunk', '0')}{times};",
             f"const i64 end = {chunk_edge(units, '(chunk + 1)', str(units))}{times};",
-            *(f"{choice}{function}({arguments});" for choice, function in versions),
+            *[f"{choice}({arguments});" for choice in choices],
             "}",
         ]
         points, each = math.prod(kernel.extents), nanoseconds_of_point(kernel)
@@ -206,25 +203,63 @@ class _ProgramPrinter:
             *self._declared(body, None),
             *body,
             "}",
-            *short,
+            *more,
             *task,
         ]
 
-    def _of_short_rows(
-        self, kernel: Kernel, name: str, own: list[tuple[int, DType, bool, bool]]
-    ) -> list[str]:
-        """Returns the version of a kernel that keeps values of short rows between passes; nothing
+    def _versions(
+        self,
+        kernel: Kernel,
+        printer: KernelPrinter,
+        body: list[str],
+        name: str,
+        own: list[tuple[int, DType, bool, bool]],
+    ) -> tuple[list[str], list[str]]:
+        """Returns the calls of a kernel's versions without arguments, each with its condition, and
+        the functions of all but the general one.
+
+        Short rows keep values between passes. Rows that are a multiple of `WHOLE` points have no
+        remainders: where masks say so, the compiler leaves the code for these out.
+        """
+        choices, more = [], list[str]()
+        given = f"{_parameters(own)}, const i64 *sizes, i64 begin, i64 end"
+
+        def add(version: str, condition: str, lines: list[str], masked: str = "") -> None:
+            start = f"const i64 {masked} ="
+            declared = [
+                each.replace(";", f" & -{WHOLE};") if masked and each.startswith(start) else each
+                for each in self._declared(lines, None)
+            ]
+            head = f"static NEVER_INLINE void {name}_{version}({given})"
+            more.extend([head, "{", *declared, *lines, "}"])
+            choices.append(f"if ({condition}) {name}_{version}")
+
+        row, short = self._row_name(printer), self._of_short_rows(kernel)
+        is_whole = f"({row} & {WHOLE - 1}) == 0"
+        if short:
+            fits = f"{printer.loops.points} <= {printer.short_row}"
+            if row and len(short) <= MOST_LINES:
+                add("whole", f"{is_whole} && {fits}", short, row)
+            add("short", fits, short)
+        elif row and len(body) <= MOST_LINES:
+            add("whole", is_whole, body, row)
+        choices = [*choices, name]
+        return [f"{'else ' if k else ''}{each}" for k, each in enumerate(choices)], more
+
+    def _row_name(self, printer: KernelPrinter) -> str:
+        """Returns the name of the innermost loop's length; nothing if that is known."""
+        k = printer.loops.innermost
+        text = "" if self.sizes is None or k is None else str(printer.facts.extents[k])
+        return text if text.startswith("size") else ""
+
+    def _of_short_rows(self, kernel: Kernel) -> list[str]:
+        """Returns the body of the version that keeps values of short rows between passes; nothing
         if there are no such values, or the length of rows is known."""
         if type(math.prod(kernel.extents[kernel.space :])) is int:
             return []
         parts = kernel, self.kinds, self._facts(kernel), self.library
         printer = KernelPrinter(*parts, of_short_rows=True)
-        if not printer.passes.kept:
-            return []
-        body = printer.text()
-        given = f"{_parameters(own)}, const i64 *sizes, i64 begin, i64 end"
-        head = f"static NEVER_INLINE void {name}_short({given})"
-        return [head, "{", *self._declared(body, None), *body, "}"]
+        return printer.text() if printer.passes.kept else []
 
     def _count(self, points: int, each: float) -> None:
         """Adds the time of a step to that of the program."""

@@ -32,15 +32,27 @@ typedef struct al_call {
 
 static al_python python;
 
-enum { NO_MEMORY = -1 };
+enum { NO_MEMORY = -1, SMALL_ARENA = 4096 };
 
 /* Fills the slots behind the values, runs, and returns what `run` returns, or NO_MEMORY. */
-static int run_call(const al_call *call, void **slots) {
-    arena scratch = take_arena(call->arena_bytes);
-    if (call->arena_bytes && !scratch.address) return NO_MEMORY;
+static int run_in(const al_call *call, void **slots, void *scratch) {
     for (int64_t i = 0; i < call->constants; i++) slots[call->values + i] = call->constant_slots[i];
-    slots[call->values + call->constants] = scratch.address;
-    int code = call->run(slots, al_runtime_now());
+    slots[call->values + call->constants] = scratch;
+    return call->run(slots, al_runtime_now());
+}
+
+/* A page on the stack, for small arenas: to take and to give one costs as much as a short run. */
+__attribute__((noinline)) static int run_small(const al_call *call, void **slots) {
+    char page[SMALL_ARENA] __attribute__((aligned(SMALL_ARENA)));
+    return run_in(call, slots, page);
+}
+
+static int run_call(const al_call *call, void **slots) {
+    if (!call->arena_bytes) return run_in(call, slots, NULL);
+    if (call->arena_bytes <= SMALL_ARENA) return run_small(call, slots);
+    arena scratch = take_arena(call->arena_bytes);
+    if (!scratch.address) return NO_MEMORY;
+    int code = run_in(call, slots, scratch.address);
     give_arena(scratch);
     return code;
 }

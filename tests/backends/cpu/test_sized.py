@@ -9,6 +9,7 @@ from aotlite.backends.auto import AUTO
 from aotlite.backends.cpu.backend import CpuBackend
 from aotlite.backends.cpu.emit.c_kernel import SHORT_ROW
 from aotlite.backends.loops.backend import LOOPS
+from aotlite.backends.loops.program_sizes import SizesAt
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.symbols.table import SymbolTable
@@ -103,17 +104,21 @@ def test_no_size_compiles_anything(monkeypatch):
         made.at(values)
 
 
-def test_rows_that_fit_no_local_array_have_the_same_bits():
-    """SIZ-11: on both sides of the length up to which values are kept."""
-    case = sized("softmax", lambda x: x.softmax(-1), ("a", "b"), low=2)
-    sized_run = EXACT.compile_sized(case.graph)
-    assert sized_run is not None
+@pytest.mark.parametrize("name", ["softmax", "mean rows", "rows", "sum rows", "sum columns"])
+def test_versions_for_lengths_have_the_same_bits(name):
+    """SIZ-11: rows of a multiple of 64 points and others; on both sides of the length up to which
+    values are kept."""
+    function, *shapes = PROGRAMS[name]
+    case = sized(name, function, *shapes, low=0)
+    made, interpreted = EXACT.compile_sized(case.graph), LOOPS.compile_sized(case.graph)
+    assert made is not None and interpreted is not None
+    assert "_whole(" in made.versions[0][1].text.printed.text
     a, b = case.table.symbols
-    for length in (SHORT_ROW - 1, SHORT_ROW, SHORT_ROW + 1):
-        x = np.random.default_rng(length).standard_normal((3, length)).astype(np.float32)
+    for length in (63, 64, 65, 128, SHORT_ROW - 1, SHORT_ROW, SHORT_ROW + 1, SHORT_ROW + 64):
         values = {a: 3, b: length}
-        interpreted = LOOPS.compile_sized(case.graph)
-        assert interpreted is not None
-        runs = (sized_run.at(values), interpreted.at(values))
-        (first, _), (second, _) = [run([(x.reshape(-1), 0)])[0] for run in runs]
+        metas = [node.meta for node in SizesAt(values).graph(case.graph).placeholders]
+        draws = np.random.default_rng(length)
+        arrays = [draws.standard_normal(meta.numel).astype(np.float32) for meta in metas]
+        runs = made.at(values), interpreted.at(values)
+        (first, _), (second, _) = [run([(x, 0) for x in arrays])[0] for run in runs]
         np.testing.assert_array_equal(first.reshape(-1), second.reshape(-1))
