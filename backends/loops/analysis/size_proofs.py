@@ -21,6 +21,7 @@ __all__ = [
     "floor_quotient",
     "has_points",
     "is_axis",
+    "is_repeated",
     "maximum",
     "minimum",
     "reached",
@@ -31,6 +32,12 @@ __all__ = [
 def is_axis(extent: Size) -> bool:
     """Whether an axis may have more than one point."""
     return extent > 1 if type(extent) is int else True
+
+
+def is_repeated(size: Size, to: Size) -> bool:
+    """Whether an operand of this size has one element for all of an axis with `to` points, along
+    which it broadcasts. x[:1] has min(1, s0) for s0: that is asked where they are no one number."""
+    return size == 1 if type(size) is int else size is not to and bool(size < 2)
 
 
 def has_points(extents: Iterable[Size]) -> bool:

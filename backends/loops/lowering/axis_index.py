@@ -14,7 +14,7 @@ import attrs
 from aotlite.backends.loops.analysis.size_proofs import exact_quotient, floor_quotient, reached
 from aotlite.ir import dtypes
 from aotlite.ir.errors import GraphError
-from aotlite.ir.geometry.sizes import maximum, minimum
+from aotlite.ir.geometry.sizes import Size, maximum, minimum
 from aotlite.ir.scalar.expression import Scalar, axis, cast, const, make
 from aotlite.ir.symbols.proving import is_proved
 
@@ -129,6 +129,15 @@ class AxisIndex:
 
     def __str__(self) -> str:
         return str(self.scalar)
+
+
+def points_of(position: object) -> Size:
+    """Returns the extent of the axis that a position is; 0 for any other position."""
+    if type(position) is AxisIndex and position.start == 0:
+        axes = [k for k, coefficient in enumerate(position.coefficients) if coefficient != 0]
+        if len(axes) == 1 and position.coefficients[axes[0]] == 1:
+            return position.extents[axes[0]]
+    return 0
 
 
 def _negative(form: Any) -> Scalar:

@@ -13,9 +13,11 @@ from typing import Any
 
 import attrs
 
+from aotlite.backends.loops.analysis.size_proofs import is_repeated
 from aotlite.backends.loops.program import Gemm, MatrixWindow
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry import layout
+from aotlite.ir.geometry.sizes import Size
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.symbols.proving import is_proved
 
@@ -46,8 +48,8 @@ def gemm(k: Any, out: Any, a: object, b: object) -> None:
     shape, n = list(out.shape[:-2]), out.shape[-1]
     if 0 in out.shape:
         return
-    left, right = (_readable(k, x, len(shape), out.dtype) for x in (a, b))
-    result = _matrix(out, len(shape))
+    left, right = (_readable(k, x, out.shape[:-2], out.dtype) for x in (a, b))
+    result = _matrix(out, out.shape[:-2])
     if result.column != 1 and n != 1:  # BLAS writes rows
         left, right, result = right.turned, left.turned, result.turned
     _merge_batch(shape, left, right, result)
@@ -57,25 +59,27 @@ def gemm(k: Any, out: Any, a: object, b: object) -> None:
     k.add(Gemm(f"{k.name}_{len(k.program.steps)}", *sizes, *windows))
 
 
-def _matrix(operand: Any, rank: int) -> _Matrix:
-    """Returns the operand with `rank` batch dimensions. Missing or broadcast ones have stride 0."""
+def _matrix(operand: Any, whole: Sequence[Size]) -> _Matrix:
+    """Returns the operand with batch dimensions of these sizes. Missing or broadcast ones have
+    stride 0."""
     *batch, rows, columns = operand.shape
-    steps = [0 if n == 1 else step for n, step in zip(batch, operand.stride[:-2], strict=True)]
-    missing = [0] * (rank - len(batch))
+    missing = [0] * (len(whole) - len(batch))
+    sizes = zip(batch, whole[len(missing) :], operand.stride[:-2], strict=True)
+    steps = [0 if is_repeated(n, to) else step for n, to, step in sizes]
     return _Matrix(operand, missing + steps, rows, columns, *operand.stride[-2:])
 
 
-def _readable(k: Any, operand: Any, rank: int, dtype: DType) -> _Matrix:
+def _readable(k: Any, operand: Any, whole: Sequence[Size], dtype: DType) -> _Matrix:
     """Returns the operand in a layout that BLAS reads: itself, or a copy."""
     stored = k.program.buffers[operand.placed.buffer].dtype
-    matrix = _matrix(operand, rank)
+    matrix = _matrix(operand, whole)
     unit = _unit(matrix)
     if unit is None or stored is not dtype:
         repeated = zip(operand.shape, operand.stride, strict=True)
         shape = [1 if step == 0 else n for n, step in repeated]
         shape[-2:] = operand.shape[-2:]
         meta = tensor_meta(tuple(shape), None, dtype)
-        matrix = _matrix(k.map(meta, lambda *i: k.cast(operand[i], dtype)), rank)
+        matrix = _matrix(k.map(meta, lambda *i: k.cast(operand[i], dtype)), whole)
         unit = _unit(matrix)
     assert unit is not None
     matrix.row, matrix.column = unit

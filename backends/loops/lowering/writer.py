@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.loops.analysis.size_proofs import without_fill
+from aotlite.backends.loops.analysis.size_proofs import is_repeated, without_fill
 from aotlite.backends.loops.lowering import matrix_products, value_checks
-from aotlite.backends.loops.lowering.axis_index import AxisIndex
+from aotlite.backends.loops.lowering.axis_index import AxisIndex, points_of
 from aotlite.backends.loops.lowering.builder import NoLoops, ProgramBuilder
 from aotlite.backends.loops.lowering.scalar_rewrite import called
 from aotlite.backends.loops.program import (
@@ -81,7 +81,8 @@ class LoopOperand:
     def at(self, positions: Sequence[Position]) -> Scalar:
         """Returns the load at these positions of a shape to which the operand broadcasts."""
         own = positions[len(positions) - len(self.shape) :]
-        return self[tuple([0 if n == 1 else i for n, i in zip(self.shape, own, strict=True)])]
+        pairs = zip(self.shape, own, strict=True)
+        return self[tuple([0 if is_repeated(n, points_of(i)) else i for n, i in pairs])]
 
     def view(self, shape: Sequence[int], stride: Sequence[int], start: int = 0) -> LoopOperand:
         """Returns another window of its memory. `start` counts from its first element."""
@@ -160,7 +161,10 @@ class LoopWriter:
 
         def load(a: LoopOperand) -> Scalar:
             sizes, stride, more = a.shape, a.stride, rank - len(a.shape)
-            steps = [0 if k < more or sizes[k - more] == 1 else stride[k - more] for k in places]
+            steps = [
+                0 if k < more or is_repeated(sizes[k - more], shape[k]) else stride[k - more]
+                for k in places
+            ]
             return a.load(Affine(tuple(steps), a.placed.start))
 
         value = self.cast(element(load), meta.dtype)

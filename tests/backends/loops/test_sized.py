@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
+import aotlite as al
 from aotlite.backends.loops.backend import LOOPS
 from aotlite.backends.loops.program_sizes import SizesAt
 from aotlite.backends.loops.verify import verify
+from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph.verify import verify as verify_graph
 from aotlite.ir.ops.nn.upsample import interpolate
@@ -153,3 +157,28 @@ def test_graphs_of_random_programs_for_all_sizes():
             if case is not None:
                 made += assert_sized(case, 3)[0]
     assert made >= 20
+
+
+# ------------------------------------------------------------------- sizes that may be 1 or another
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
+FIRST_ONE = {
+    "pointwise": lambda x: x * (x[:1] * 2),
+    "reduced": lambda x: (x + x[:1].exp()).sum(0),
+    "batches": lambda x: (x[:1] + 1) @ x.transpose(1, 2),
+    "last": lambda x: x[..., :1].exp() * x,
+}
+
+
+@pytest.mark.rules("SIZ-2", "SIZ-6")
+@pytest.mark.parametrize("backend", ["loops", pytest.param("cpu", marks=needs_compiler)])
+@pytest.mark.parametrize("name", FIRST_ONE)
+def test_first_row_of_any_number_is_repeated(name, backend):
+    """x[:1] has min(1, s0) rows, which no expression says is 1."""
+    function = FIRST_ONE[name]
+    compiled = al.compile(function, dynamic=True, backend=backend)
+    for shape in [(4, 3, 2), (1, 3, 2), (5, 2, 1), (2, 1, 3), (0, 2, 2), (3, 4, 4)]:
+        x = al.arange(math.prod(shape)).reshape(shape) / 8
+        found, expected = compiled(x), function(x)
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5)
+    assert len(compiled.entries) == 1
