@@ -114,6 +114,13 @@ def drawn_numbers(x: Tensor, w: Tensor) -> Any:
 
 
 @program
+def several_results(x: Tensor, w: Tensor) -> Any:
+    values, places = al.sort(x)
+    first, second = al.stack([x, w]).unbind(0)
+    return values[values > 0], places, w[places], second[second > 0], first
+
+
+@program
 def a_branch_with_a_hint(x: Tensor, w: Tensor) -> Any:
     found = x[x > 0]
     al.size_hint(found.shape[0], 3)

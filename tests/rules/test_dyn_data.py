@@ -287,6 +287,31 @@ def test_kernels_are_compiled_once_for_all_counts() -> None:
     assert before == [each._made.values() for each in made]
 
 
+@pytest.mark.rules("DYN-30", "DYN-31")
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+def test_effects_and_writes_in_the_graph_happen_behind_the_counts(
+    backend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printing(x: al.Tensor) -> al.Tensor:
+        found = x[x > 0]
+        al.effects.print("{}", found.sum())
+        x.mul_(2)
+        return found
+
+    compiled = al.compile(printing, backend=backend)
+    writing = al.compile(
+        lambda x: (x[x > 0], x.mul_(2))[0], backend=backend, keep_inference_input_mutations=True
+    )
+    for values in VALUES:
+        seen = []
+        for function in (printing, compiled):
+            x = al.tensor(values)
+            seen.append((function(x).tolist(), x.tolist(), capsys.readouterr().out))
+        assert seen[0] == seen[1] and seen[0][2]
+        x = al.tensor(values)
+        assert (seen[0][0], seen[0][1]) == (writing(x).tolist(), x.tolist())
+
+
 # ------------------------------------------------------------------------------ stated defaults
 ASKING: dict[str, Callable[[int], Any]] = {
     "compared": lambda n: 1 if n > 2 else 2,

@@ -113,11 +113,11 @@ _HANDED = _Handed()
 
 def given(call: Callable[[Any], object], leaves: object, windows: tuple[Window, ...]) -> object:
     """Calls an entry, whose forward takes these values of earlier segments."""
-    _HANDED.windows = windows
+    before, _HANDED.windows = _HANDED.windows, windows
     try:
         return call(leaves)
     finally:
-        _HANDED.windows = ()
+        _HANDED.windows = before
 
 
 class HandedRun(Run):

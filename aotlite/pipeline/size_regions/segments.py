@@ -19,6 +19,7 @@ from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN
 from aotlite.ir.graph import Graph, Node, map_nodes, output_node
 from aotlite.ir.graph.role import Lifted, Output
 from aotlite.ir.op import ViewOp
+from aotlite.ir.ops.structure import GETITEM
 from aotlite.pipeline.derivatives import Derivable
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.stages.records.backward.gradient_reads import GradientReads
@@ -43,7 +44,7 @@ def segments(records: StageRecords, counts: Sequence[int]) -> list[StageRecords]
     values: dict[object, Any] = dict(pairs)
     numbers = [Output(index) for index in counts]
     rest = [pair for pair in pairs if pair[0] not in numbers]
-    cut = _Cut(forward, [[values[role]] for role in numbers] + [_nodes(rest)])
+    cut = _Cut(forward, [[values[role]] for role in numbers], _nodes(rest))
     found = []
     for number, role in enumerate(numbers):
         outputs = [values[role], *cut.handed[number]]
@@ -51,7 +52,7 @@ def segments(records: StageRecords, counts: Sequence[int]) -> list[StageRecords]
         found.append(_prefix(records, cut, number, ends))
     changes: dict[str, Any] = {
         "meta": _without(records.meta, counts),
-        "partition": attrs.evolve(records.partition, forward=_with_outputs(forward, rest)),
+        "partition": attrs.evolve(records.partition, forward=_whole(forward, rest, cut.last)),
         "handed": cut.graph(len(numbers), rest),
     }
     return [*found, attrs.evolve(records, **changes)]
@@ -67,12 +68,22 @@ def _without(meta: FunctionMeta, counts: Collection[int]) -> FunctionMeta:
 class _Cut:
     """Which node is in which segment, and what each hands on."""
 
-    def __init__(self, forward: Graph, targets: Sequence[Sequence[Node]]) -> None:
+    def __init__(
+        self, forward: Graph, ends: Sequence[Sequence[Node]], results: Sequence[Node]
+    ) -> None:
         self.forward = forward
         self.at: dict[Node, int] = {}
         """By a node that is no input: the number of its segment."""
-        for number, nodes in enumerate(targets):
+        for number, nodes in enumerate(ends):
             self.at.update(dict.fromkeys(_behind(nodes, self.at), number))
+            for node in forward.nodes:  # results of one op are handed on, and not their tuple
+                if node.target is GETITEM and node.args[0] in self.at:
+                    self.at.setdefault(node, number)
+        others = [node for node in forward.nodes if node.op == "call" and node not in self.at]
+        self.at.update(dict.fromkeys(others, len(ends)))
+        self.last = (*others, *results)
+        """What the last segment has to compute: results, effects and writes."""
+        targets = [*ends, self.last]
         found: set[Node] = set()
         for number, nodes in enumerate(targets):
             found |= self.inside(number, nodes)[1]
@@ -100,7 +111,8 @@ class _Cut:
 
     def graph(self, number: int, ends: Ends) -> Graph:
         """The graph of a segment: behind the forward's inputs it takes all that was handed on."""
-        here, _ = self.inside(number, _nodes(ends))
+        is_last = number == len(self.handed) - 1
+        here, _ = self.inside(number, self.last if is_last else _nodes(ends))
         made: dict[Node, Node] = {}
         inputs = list(self.forward.placeholders)
         for node in [node for each in self.handed[:number] for node in each]:
@@ -115,7 +127,9 @@ class _Cut:
                 body.append(made[node])
         replaced = [made.get(v, v) if type(v) is Node else v for _, v in ends]
         closing = output_node(replaced, [role for role, _ in ends])
-        return attrs.evolve(self.forward, nodes=(*inputs, *body, closing))
+        copies = self.forward.copies
+        kept = [attrs.evolve(each, node=made[each.node]) for each in copies if each.node in here]
+        return attrs.evolve(self.forward, nodes=(*inputs, *body, closing), copies=tuple(kept))
 
 
 def _nodes(ends: Ends) -> list[Node]:
@@ -134,13 +148,15 @@ def _behind(targets: Iterable[Node], before: Collection[Node]) -> set[Node]:
     return found
 
 
-def _with_outputs(forward: Graph, ends: Ends) -> Graph:
-    """The forward with these outputs alone, and the nodes that they need."""
-    needed = _behind(_nodes(ends), ())
-    read = {value for node in needed for value in node.inputs()}.union(_nodes(ends))
+def _whole(forward: Graph, ends: Ends, targets: Iterable[Node]) -> Graph:
+    """The forward with these outputs alone, and the nodes that the targets need."""
+    targets = list(targets)
+    needed = _behind(targets, ())
+    read = {value for node in needed for value in node.inputs()}.union(targets)
     body = [n for n in forward.nodes if n in needed or (n.op == "get_attr" and n in read)]
     closing = output_node([value for _, value in ends], [role for role, _ in ends])
-    return attrs.evolve(forward, nodes=(*forward.placeholders, *body, closing))
+    copies = tuple([each for each in forward.copies if each.node in needed])
+    return attrs.evolve(forward, nodes=(*forward.placeholders, *body, closing), copies=copies)
 
 
 # --------------------------------------------------------------------------------------- prefixes
@@ -167,7 +183,7 @@ def _prefix(records: StageRecords, cut: _Cut, number: int, ends: Ends) -> StageR
         meta=meta,
         convention=attrs.evolve(records.convention, consumed=0, sets_generator=False),
         joint=Joint(Graph((output_node([], []),)), NO_BACKWARD, has_backward=False),
-        partition=Partition(_with_outputs(cut.forward, ends), None, ()),
+        partition=Partition(_whole(cut.forward, ends, _nodes(ends)), None, ()),
         derivable=Derivable(),
         containers=Containers(spec, (None,) * len(ends)),
         handed=cut.graph(number, ends),
