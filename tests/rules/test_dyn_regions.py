@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import json
 import weakref
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from importlib import import_module
 from typing import Any
 
@@ -399,6 +401,69 @@ def test_the_guards_of_a_region_are_proved(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(al.GuardError, match="s0 > 3"):
         wrong(values((6,)))
     assert wrong.entries == []
+
+
+# ------------------------------------------------------------------ what takes no symbol for a size
+@pytest.mark.rules("DYN-23")
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_a_function_that_takes_no_symbols_is_compiled_for_numbers(dynamic: bool | None) -> None:
+    """C code that wants an object of the type int: nobody asked for a symbol."""
+
+    def dumped(x: al.Tensor) -> al.Tensor:
+        return x * len(json.dumps([x.shape[0], 1])) + float(Decimal(x.shape[0]))
+
+    compiled = al.compile(dumped, dynamic=dynamic, backend="reference")
+    for n in (5, 12, 5, 12):
+        assert compiled(values((n,))).tolist() == dumped(values((n,))).tolist()
+    assert [row.sizes for row in compiled.regions()] == [(), ()]
+
+
+@pytest.mark.rules("DYN-23", "DYN-3")
+def test_a_marked_size_that_code_in_c_takes_names_the_line() -> None:
+    def dumped(x: al.Tensor) -> al.Tensor:
+        return x * len(json.dumps(x.shape[0]))
+
+    x = values((4,))
+    al.mark_dynamic(x, 0)
+    compiled = al.compile(dumped, backend="reference")
+    with pytest.raises(TypeError, match="not JSON serializable") as raised:
+        compiled(x)
+    (note,) = [each for each in raised.value.__notes__ if "marked as dynamic" in each]
+    assert "size 0 of argument 0" in note
+    assert "in dumped: return x * len(json.dumps(x.shape[0]))" in note
+    assert compiled.entries == []
+
+
+@pytest.mark.rules("DYN-23")
+def test_an_error_of_the_function_itself_is_eagers_and_raised_once() -> None:
+    calls: list[int] = []
+
+    def refuses(x: al.Tensor) -> al.Tensor:
+        calls.append(1)
+        if x.shape[0] > 3:
+            raise TypeError(f"{x.shape[0]} rows are too many")
+        return x[5]
+
+    compiled = al.compile(refuses, dynamic=True, backend="reference")
+    with pytest.raises(TypeError, match="5 rows are too many"):
+        compiled(values((5,)))
+    with pytest.raises(al.AotliteError):
+        compiled(values((3,)))
+    assert calls == [1, 1]
+
+
+@pytest.mark.rules("CAP-12", "GRD-3")
+def test_a_container_that_a_pass_changes_is_no_assumption_of_a_region() -> None:
+    box = [1.0]
+
+    def grow(graph: Graph) -> Graph:
+        box.append(2.0)
+        return graph
+
+    compiled = al.compile(lambda x: x * len(box), passes=[grow], dynamic=True, backend="reference")
+    with pytest.raises(al.UnsupportedError, match="changed .*cell 0 while it was captured"):
+        compiled(values((2,)))
+    assert compiled.entries == []
 
 
 # ------------------------------------------------------------------------------------------- limits

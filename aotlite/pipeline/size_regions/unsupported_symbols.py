@@ -1,0 +1,68 @@
+"""A function that does not take symbols for its sizes is captured again, with numbers.
+
+C code that wants an object of the type int refuses a symbol: `json.dumps(x.shape[0])`. Nobody asked
+for symbols that `dynamic=None` or `dynamic=True` made, so that is no error of the user's.
+Rule: DYN-23. Spec: `specs/size_regions.md`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from opcode import opmap
+from types import TracebackType
+
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.provenance.location import place_of
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+
+_RAISE = opmap["RAISE_VARARGS"]
+
+
+def by_symbols(
+    sizes: SymbolicSizes, capture: Callable[..., Captured], call: Sequence[object]
+) -> Captured:
+    """The capture with symbols; with numbers, if code refuses symbols that nobody asked for.
+
+    An error of eager's is raised by the second one as by the first. Where a size is marked or
+    named, the error names the user's line.
+    """
+    try:
+        return capture(*call, sizes)
+    except TypeError as error:
+        if not _may_be_of_symbols(error):
+            raise
+        marked = [str(source) for source, asked in sizes.requests.items() if asked.is_marked]
+        if marked:
+            error.add_note(
+                f"{', '.join(marked)} is marked as dynamic. Leave out the mark, or pass int(size): "
+                f"{_line(error.__traceback__)}"
+            )
+            raise
+    return capture(*call)
+
+
+def _may_be_of_symbols(error: TypeError) -> bool:
+    """Whether code in C, or of Python's library, may have raised it: no `raise` of a user's."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    if at is None or isinstance(error, AotliteError):
+        return False
+    frame = at.tb_frame
+    package = str(frame.f_globals.get("__name__")).partition(".")[0]
+    of_library = package == "numpy" or package in sys.stdlib_module_names
+    return of_library or frame.f_code.co_code[at.tb_lasti] != _RAISE
+
+
+def _line(at: TracebackType | None) -> str:
+    """The innermost line outside aotlite and Python's library."""
+    found = ""
+    while at is not None:
+        frame = at.tb_frame
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if package != "aotlite" and package not in sys.stdlib_module_names:
+            found = str(place_of((frame.f_code, at.tb_lasti)))
+        at = at.tb_next
+    return found
