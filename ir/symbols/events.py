@@ -25,7 +25,8 @@ __all__ = ["Claimed", "Event", "Events", "RuleRun", "Span"]
 Claimed: TypeAlias = "tuple[str, Any, Any, Any]"
 Event: TypeAlias = "SymInt | Claimed"
 """A number with its operation, or (function, left, right, claimed result). An operand is a number
-or the terms of a polynomial; where the function is "assumed", the left one is an assumption."""
+or the terms of a polynomial; where the function is "assumed", the left one is an assumption; where
+it is "by cases", a function of sizes with its operands, whose result was found so (`cases`)."""
 
 
 Span: TypeAlias = tuple[int, int, str, Location | None]

@@ -162,6 +162,8 @@ def main() -> int:
         except Exception as error:
             seen, difference = Counter(), f"{type(error).__name__}: {error}"
         total.update(seen)
+        if (seed + 1 - given.seed) % 250 == 0:
+            print(f"{seed + 1 - given.seed} so far, {different} differ; {dict(total)}", flush=True)
         if given.witnesses and seen["open"]:
             print(f"seed {seed} {program}\n{program.text}", flush=True)
         if difference:

@@ -44,6 +44,27 @@ def test_what_is_proved_is_not_warned_of() -> None:
         compiled(al.ones(6), al.ones(3))
 
 
+@pytest.mark.rules("DYN-11", "DYN-25")
+def test_results_that_a_search_by_cases_found_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that drops what a result needs: the largest of no elements is an error."""
+
+    def largest(x: al.Tensor) -> al.Tensor:
+        return x.t().amax(1)
+
+    compiled = al.compile(largest, dynamic=True, backend="reference")
+    compiled(al.ones(3, 4))
+    region: Any = compiled.entries[0].guarded
+    assert [guard.text for guard in region.guards] == ["s0 != 0"]
+    assert region.sizes.proof.counter is None
+
+    def nothing(proof: Any, facts: Any, hints: Any) -> list[Any]:
+        return []
+
+    monkeypatch.setattr("aotlite.ir.symbols.cases._Proof.needed", nothing)
+    with pytest.raises(al.GuardError, match=r"is false at s0=0.* amax.*return x.t\(\).amax\(1\)"):
+        al.compile(largest, dynamic=True, backend="reference")(al.ones(3, 4))
+
+
 # -------------------------------------------------------------------------------- contradictions
 def between(x: al.Tensor) -> al.Tensor:
     if x.shape[0] > 3:

@@ -164,7 +164,7 @@ class _Run(Generic[T]):
         finally:
             table.asked = None
         moved_result: T = concrete(result, names)  # a division in it may assume something
-        return moved_result
+        return table.said("by cases", (self.function, self.given), None, moved_result)
 
     def fulfilled(self, fact: Fact) -> bool:
         """Whether the hints of the call fulfil it."""

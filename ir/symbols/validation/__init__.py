@@ -27,7 +27,14 @@ from collections.abc import Sequence
 
 from aotlite.ir.symbols.assumption import Assumption
 from aotlite.ir.symbols.table import SymbolTable
-from aotlite.ir.symbols.validation.claims import Claim, Evaluation, Premises, Values, claims_of
+from aotlite.ir.symbols.validation.claims import (
+    BY_CASES,
+    Claim,
+    Evaluation,
+    Premises,
+    Values,
+    claims_of,
+)
 from aotlite.ir.symbols.validation.expansion import Expansion
 from aotlite.ir.symbols.validation.search import Searched, search
 from aotlite.ir.symbols.validation.solver import Solver, is_installed
@@ -71,24 +78,28 @@ def judge(
     deadline = time.monotonic() + time_limit
     premises = Premises(table, tuple(table.log if guards is None else guards))
     claims = claims_of(table)
+    by_cases = [claim for claim in claims if claim.function == BY_CASES]
     excluded = _excluded(premises)
     if excluded is not None:
         return Verdict(0, 0, [], -1, 0, [], excluded)
     expansion = Expansion(premises)
-    hard = [claim for claim in claims if not expansion.proves(claim)]
+    facts = [claim for claim in claims if claim.function != BY_CASES]
+    hard = [claim for claim in facts if not expansion.proves(claim)]
     judging = _Judging(premises, hard, deadline)
     judging.try_points(quick=True)
     solved = judging.solve() if (is_installed() if solver is None else solver) else 0
     searched = judging.try_points(quick=False)
+    judging.try_results(by_cases)
     rest, is_open = judging.open, searched is not None and not searched.is_complete
     return Verdict(
-        expanded=len(claims) - len(hard),
+        expanded=len(facts) - len(hard),
         solved=solved,
         searched=[] if is_open else rest,
         reach=-1 if searched is None else searched.reach,
         points=0 if searched is None else searched.points,
         unknown=rest if is_open else [],
         counter=judging.counter(claims),
+        by_cases=len(by_cases),
     )
 
 
@@ -113,6 +124,14 @@ class _Judging:
     def _is_false(self, index: int, values: Values) -> None:
         self.false = self.open[index], values
         self.open = self.open[:index]
+
+    def try_results(self, claims: list[Claim]) -> None:
+        """Tries results of rules at a few small sizes; no solver knows the rules."""
+        found = search(self.premises, claims, self.deadline, quick=True).found if claims else None
+        if found is not None:
+            claim = claims[found.index]
+            if self.false is None or claim.index < self.false[0].index:
+                self.false = claim, found.values
 
     def solve(self) -> int:
         """Asks z3 of each open claim; returns the number of those that it proves."""

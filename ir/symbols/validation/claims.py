@@ -12,15 +12,25 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from aotlite.ir.errors import AotliteError
 from aotlite.ir.provenance.location import Location, place_of
-from aotlite.ir.symbols.assumption import Assumption
+from aotlite.ir.symbols.assumption import Assumption, concrete
 from aotlite.ir.symbols.calls import text_of
 from aotlite.ir.symbols.events import Claimed, Event, Events
 from aotlite.ir.symbols.polynomial import Symbol, Terms, add, multiply, subtract
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable
 
-__all__ = ["CLAIMED", "Claim", "Evaluation", "Operand", "Premises", "Values", "claims_of"]
+__all__ = [
+    "BY_CASES",
+    "CLAIMED",
+    "Claim",
+    "Evaluation",
+    "Operand",
+    "Premises",
+    "Values",
+    "claims_of",
+]
 
 Values: TypeAlias = Mapping[str, int]
 Operand: TypeAlias = "int | SymInt | Terms"
@@ -34,6 +44,8 @@ def _power(base: int, exponent: int) -> float:
     return power
 
 
+BY_CASES = "by cases"
+"""The function of a claim that a function of sizes, such as a meta rule, has this result."""
 _MOST_BITS = 4096
 _NO_VALUE = (ZeroDivisionError, ValueError)
 """Raised where an expression has no value; ValueError by shifts and powers by less than 0."""
@@ -109,7 +121,8 @@ class Claim:
 
     function: str
     left: Any
-    """An `Operand`; where the function is "assumed", an assumption."""
+    """An `Operand`; where the function is "assumed", an assumption; where it is "by cases", a
+    function of sizes, and its operands."""
     right: Operand
     result: Any
     """A bool for a comparison; else a number, symbolic or not."""
@@ -126,16 +139,28 @@ class Claim:
             if self.function == "assumed":
                 assumption: Assumption = self.left
                 return assumption.holds(at.values)
+            if self.function == BY_CASES:
+                return self._gives(at.values)
             found = CLAIMED[self.function](at.of(self.left), at.of(self.right))
             result = self.result
             return bool(found == (at.of(result) if isinstance(result, SymInt) else result))
         except _NO_VALUE:
             return False
 
+    def _gives(self, values: Values) -> bool:
+        """Whether the function gives the result at these values, and does not raise."""
+        function, operands = self.left
+        try:
+            return bool(function(*concrete(operands, values)) == concrete(self.result, values))
+        except (AotliteError, *_NO_VALUE):
+            return False
+
     def found(self, at: Evaluation) -> str:
         """What is so at these values, in words: `7 % 2 is 1, and 0 was claimed`."""
         if self.function == "assumed":
             return f"{self.left.text} is not so"
+        if self.function == BY_CASES:
+            return f"{self.text} is not so"
         try:
             left, right = at.of(self.left), at.of(self.right)
             is_so = CLAIMED[self.function](left, right)
@@ -149,6 +174,9 @@ class Claim:
         """`s0 % 2 is 0`."""
         if self.function == "assumed":
             return str(self.left.text)
+        if self.function == BY_CASES:
+            name = getattr(self.left[0], "__name__", "a rule")
+            return f"{name}({', '.join(map(str, self.left[1]))}) is {self.result}"
         if self.result is True:
             return self._source
         return f"{self._source} is {self.result}"

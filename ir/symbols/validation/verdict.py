@@ -63,6 +63,8 @@ class Verdict:
     unknown: Sequence[Claim]
     """Facts of which the time limit, or a number that is too large, leaves it open."""
     counter: CounterModel | None
+    by_cases: int = 0
+    """Results that a search by cases found, each tried at a few small sizes."""
 
     @property
     def is_proved(self) -> bool:
@@ -79,6 +81,8 @@ class Verdict:
             at = ", ".join(f"{name}={value}" for name, value in self.counter.values.items())
             return f"unsound: {self.counter.claim.text} is false at {at}"
         proofs = f"{self.expanded} facts by expansion, {self.solved} by z3"
+        if self.by_cases:
+            proofs += f", {self.by_cases} results by cases tried"
         if self.is_proved:
             return f"sound: {proofs}"
         tried = f"{len(self.searched)} tried at {self.points} sizes"
