@@ -259,3 +259,25 @@ def test_scalars_empty_tensors_and_long_names_are_read(text, shape):
 @pytest.mark.parametrize("value", [2.0, 3, True, None, "sum", (1, 2), [0.5]])
 def test_literals_are_read(value):
     assert value == value_from_text(repr(value))
+
+
+SIZED = """\
+import aotlite as al
+
+@al.compile(dynamic=True, backend="reference")
+def flat(x):
+    if x.shape[0] > 3:
+        x = x.exp()
+    return x.view(x.shape[0] * x.shape[1]) * 2
+"""
+
+
+def test_a_function_of_many_sizes_is_shown_with_its_symbols(model, explain):
+    with open(model, "w") as file:
+        file.write(SIZED)
+    found = explain(f"{model}:flat", "--arg", "f32[4,3] requires_grad")
+    assert "primals_0 is argument 0, f32[s0, s1]; a leaf that requires grad." in found
+    assert "    s0, s1 = primals_0.shape\n" in found
+    assert "view = ops.view(exp, (s0*s1,))  # f32[s0*s1]" in found
+    one = explain(f"{model}:flat", "--arg", "f32[4,3]", "--stage", "partition")
+    assert "The graph has 3 ops and is the forward" in one
