@@ -121,7 +121,11 @@ def proving(
 
 def known_divisor(size: int, most: int) -> int:
     """A common divisor of a size and `most` at all sizes: that of its terms, for which a block of
-    `proving` may know divisors of their atoms."""
+    `proving` may know divisors of their atoms.
+
+    >>> known_divisor(12, 8)
+    4
+    """
     if not isinstance(size, SymInt):
         return math.gcd(size, most)
     inside: Proving | None = getattr(size.table, "spelled", None)

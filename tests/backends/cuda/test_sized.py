@@ -11,13 +11,27 @@ import numpy as np
 import pytest
 
 import aotlite.backends.cuda.sized_program as sized_module
+from aotlite.backends.c_family.size_names import SizeNames
 from aotlite.backends.cuda.backend import CudaBackend
 from aotlite.backends.cuda.driver import nvrtc
+from aotlite.backends.cuda.emit.cuda_program import print_sized
 from aotlite.backends.cuda.emit.kernel_code import NARROW
+from aotlite.backends.cuda.target import H100
 from aotlite.backends.loops.interpreter.program_interpreter import interpreted
+from aotlite.backends.loops.program import (
+    BufferKind,
+    Kernel,
+    LoopProgram,
+    ProgramBuffer,
+    Reduce,
+    Store,
+)
 from aotlite.backends.loops.program_run import ProgramRun
 from aotlite.backends.loops.program_sizes import SizesAt
+from aotlite.ir.dtypes import float32
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.scalar.expression import Affine, load, name
+from aotlite.ir.symbols.proving import proving
 from aotlite.ir.symbols.table import SymbolTable
 from tests.backends.cuda.helpers.hosted import compiler
 from tests.backends.cuda.helpers.sized_texts import (
@@ -256,6 +270,30 @@ def test_all_texts_give_the_same_bits(
             monkeypatch.setattr(sized_module, "_chosen", choose)
             found.append(outputs(made.at(values), graph))
         assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(("least", "inside"), [(0, True), (1, False)])
+def test_a_load_that_needs_a_point_stays_inside_of_rows_without_points(
+    least: int, inside: bool
+) -> None:
+    """SIZ-12: of an empty row nothing may be loaded."""
+    table = SymbolTable()
+    rows: Any = table.symbol(8, "x", lower=1)
+    length: Any = table.symbol(40, "x", lower=least)
+    first_one = load(1, Affine((0, 0)), float32)
+    value = load(0, Affine((length, 1)), float32) * first_one
+    total = Store(2, Affine((1, 0)), name(0, float32), each_row=True)
+    body = (Reduce((0,), "sum", (value,), 32), total)
+    kernel = Kernel("k", (rows, length), 1, body, vector=1)
+    sizes = {0: rows * length, 1: length, 2: rows}
+    kinds = {0: BufferKind.INPUT, 1: BufferKind.INPUT, 2: BufferKind.OUTPUT}
+    buffers = tuple([ProgramBuffer(n, float32, size, kinds[n]) for n, size in sizes.items()])
+    names = SizeNames()
+    with proving(table, names.spell):
+        alone = LoopProgram("p", buffers, (kernel,), (0, 1), ())
+        text = print_sized(alone, names, H100, wide=False).text
+    text = text[text.index("/* kernel") :]
+    assert (text.index("= b1[0]") > text.index("for (i32 base")) is inside
 
 
 def test_a_bound_of_sizes_that_is_known_makes_one_text() -> None:

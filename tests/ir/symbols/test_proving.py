@@ -8,7 +8,8 @@ import pytest
 from aotlite.backends.loops.backend import LOOPS
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.symbols.proving import Demands, Unproved, is_proved, proving
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.proving import Demands, Unproved, is_proved, known_divisor, proving
 from aotlite.ir.symbols.table import SymbolTable
 
 
@@ -66,3 +67,18 @@ def test_no_cache_keeps_a_table_alive():
     del table, build, x
     gc.collect()
     assert alive() is None
+
+
+def test_divisors_of_sizes_are_those_of_their_terms_and_of_known_atoms():
+    table = SymbolTable()
+    a, b = table.symbol(12, "a", lower=0), table.symbol(5, "b", lower=0)
+    ((monomial, _),) = a.terms.items()
+    sizes = (a, 4 * a, a * b, 6 * a + 2, 8 * b, a + b)
+    assert [known_divisor(each, 8) for each in sizes] == [1, 4, 1, 2, 8, 1]
+    with proving(table, divisors={monomial[0]: 4}):
+        found = [known_divisor(each, 8) for each in sizes]
+    assert found == [4, 8, 4, 2, 8, 1]
+    for values in ({"s0": 4 * n, "s1": m} for n in range(5) for m in range(5)):
+        numbers = concrete(sizes, values)
+        assert all(number % each == 0 for number, each in zip(numbers, found, strict=True))
+    assert table.log == []
