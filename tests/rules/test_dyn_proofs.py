@@ -37,7 +37,8 @@ def test_facts_that_stay_open_are_warned_of_once_a_function(
 
 
 @pytest.mark.rules("DYN-11")
-def test_what_is_proved_is_not_warned_of() -> None:
+def test_what_is_proved_is_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aotlite.pipeline.size_regions.region.PROOF_SECONDS", 60.0)
     compiled = al.compile(folded, dynamic=True, backend="reference")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
