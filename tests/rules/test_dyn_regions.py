@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from importlib import import_module
 from typing import Any
@@ -84,6 +86,20 @@ def test_a_mark_makes_a_symbol_and_one_against_it_none() -> None:
     whole = al.compile(lambda x: x * 2, dynamic=True, backend="reference")
     whole(x)
     assert str(whole.entries[0].meta.inputs[0].meta) == "f32[5, 4]"
+
+
+@pytest.mark.rules("DYN-3")
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_sizes_of_parameters_stay_numbers(dynamic: bool | None) -> None:
+    compiled = al.compile(
+        lambda w, x: x @ w, dynamic=dynamic, num_params_buffers=1, backend="reference"
+    )
+    for n in (5, 7, 9):
+        compiled(values((4, 3)), values((n, 4)))
+    assert [str(each.meta) for each in compiled.entries[-1].meta.inputs][0] == "f32[4, 3]"
+    assert len(compiled.entries) == (1 if dynamic else 2)
+    compiled(values((4, 2)), values((5, 4)))
+    assert str(compiled.entries[-1].meta.inputs[0].meta) == "f32[4, 2]"
 
 
 @pytest.mark.rules("DYN-3")
@@ -521,6 +537,38 @@ def test_instances_beyond_the_most_go_first_in_first_out(monkeypatch: pytest.Mon
     for n in (2, 3, 4, 5, 6, 2):
         assert compiled(values((n,))).tolist() == (values((n,)) * 2).tolist()
     assert compiled.regions().rows[0].sizes == ((5,), (6,), (2,))
+
+
+@pytest.mark.rules("DYN-8")
+@pytest.mark.parametrize("backend", ["reference", pytest.param("cpu", marks=needs_compiler)])
+def test_threads_may_call_one_region_with_new_sizes_at_once(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results and gradients are right, and the sizes kept are those met, each once; with fewer
+    kept than met, too. The first call is made by all threads at once."""
+
+    def branching(x: al.Tensor, w: al.Tensor) -> al.Tensor:
+        y = (x @ w).relu() if x.shape[0] % 2 == 0 else (x * 2) @ w
+        return y.sum(0)
+
+    for most in (256, 3):
+        monkeypatch.setattr("aotlite.pipeline.size_regions.region.MOST_INSTANCES", most)
+        compiled = al.compile(branching, dynamic=True, backend=backend)
+        start = threading.Barrier(6)
+
+        def worker(seed: int, compiled: Any = compiled, start: Any = start) -> int:
+            draws = np.random.default_rng(seed)
+            start.wait()
+            for n in draws.integers(2, 14, 25).tolist():
+                agree(compiled, branching, (n, 4), (4, 3))
+            return 25
+
+        with ThreadPoolExecutor(6) as pool:
+            assert sum(pool.map(worker, range(6))) == 150
+        assert len(compiled.entries) == 2
+        for row in compiled.regions():
+            assert len(set(row.sizes)) == len(row.sizes) <= most
+            assert {n % 2 for n, *_ in row.sizes} in ({0}, {1})
 
 
 @pytest.mark.rules("BOX-2")
