@@ -14,6 +14,7 @@ import pytest
 import aotlite as al
 from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.ir.op import OPS, DataOp
+from aotlite.stages.s1_capture.data_sizes import PrefixValues
 from tests.helpers.data_programs import PROGRAMS, random_program
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
@@ -239,14 +240,15 @@ def test_threads_find_their_own_counts() -> None:
 
 
 @pytest.mark.rules("DYN-30")
-def test_the_inputs_of_a_capture_are_not_kept() -> None:
-    compiled = al.compile(lambda x: x[x > 0] * 2, backend="reference")
-    x = al.tensor(MIXED)
+def test_the_inputs_of_a_capture_and_what_it_computed_are_not_kept() -> None:
+    compiled = al.compile(lambda x: x.exp()[x > 0] * 2, backend="reference")
+    x = al.tensor(MIXED, requires_grad=True)
     compiled(x)
     alive = weakref.ref(x)
     del x
     gc.collect()
     assert alive() is None
+    assert [] == [each for each in gc.get_objects() if isinstance(each, PrefixValues)]
 
 
 @pytest.mark.rules("DYN-31")

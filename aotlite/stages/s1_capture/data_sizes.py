@@ -57,6 +57,7 @@ class DataSizes:
 
     def end(self) -> tuple[Tensor, ...]:
         """The function has returned: the values of the symbols, which become results."""
+        self._values = None  # the recorder may live on, for derivatives of a backward
         if self._own is not None:
             self._own.texts, self._own.shown_as_ints = Texts.SYMBOLS, False
         return self._results
