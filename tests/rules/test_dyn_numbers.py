@@ -51,6 +51,15 @@ def test_bools_and_floats_that_equal_an_int_are_compiled_by_themselves() -> None
         )
 
 
+@pytest.mark.rules("DYN-3")
+def test_ints_too_long_to_be_written_down_are_told_apart() -> None:
+    """Python refuses to write an int of more than 4300 digits."""
+    compiled = al.compile(lambda x, n: x + n % 7, dynamic=None, backend="reference")
+    x = al.ones(3)
+    for n in (10**5000, 10**5000 + 1, 3, 10**5000):
+        assert compiled(x, n).tolist() == (x + n % 7).tolist()
+
+
 @pytest.mark.rules("DYN-26")
 def test_an_int_in_a_container_and_by_keyword() -> None:
     def pick(x: al.Tensor, where: Any, *, last: int) -> al.Tensor:

@@ -196,7 +196,12 @@ def _ints(
 def _changes(index: int, leaf: float, earlier: Iterable[CompiledEntry]) -> bool:
     """Whether a number differs from those of earlier entries, or is a symbol or input of one."""
     known = [each.numbers.get(index, leaf) for each in earlier]
-    return any(n is None or type(n) is type(leaf) and repr(n) != repr(leaf) for n in known)
+    return any(n is None or type(n) is type(leaf) and not _is_same(n, leaf) for n in known)
+
+
+def _is_same(a: float, b: float) -> bool:
+    """Whether two numbers of a type are the same; floats to the bit: 0.0 is not -0.0."""
+    return repr(a) == repr(b) if isinstance(a, float) else a == b
 
 
 def _changed(index: int, tensor: Tensor, earlier: Iterable[FunctionMeta]) -> set[int]:
