@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.compiled_autograd import CompiledAutograd, disable, enable
@@ -127,3 +129,34 @@ def test_two_layers_of_one_region() -> None:
     for size in TEN:
         agree(lambda x, w: twice(twice(x, w), w), lambda x, w: layer(layer(x, w), w), size, tapes)
     assert (2, 8) == (tapes.counters.captures, tapes.counters.resized)
+
+
+CHAINED = ("product", "softmax", "of a constant", "flat")
+
+
+@settings(max_examples=12)
+@given(
+    st.lists(st.tuples(st.sampled_from(CHAINED), st.booleans()), min_size=1, max_size=4),
+    st.lists(st.integers(1, 40), min_size=5, max_size=8, unique=True),
+)
+def test_chains_of_compiled_and_eager_layers(picked: Any, sizes: list[int]) -> None:
+    """At most three captures: of the first size, of one with a symbol, and of size 1."""
+    layers = [LAYERS[name] for name, _ in picked]
+    mixed = [
+        al.compile(LAYERS[name], dynamic=True, backend="loops") if is_compiled else LAYERS[name]
+        for name, is_compiled in picked
+    ]
+
+    def chain(of: list[Any]) -> Callable[..., Any]:
+        def run(x: al.Tensor, w: al.Tensor) -> al.Tensor:
+            for layer in of:
+                x = layer(x, w) * 0.1
+            return x
+
+        return run
+
+    tapes = CompiledAutograd.of("loops")
+    for size in sizes:
+        agree(chain(layers), chain(mixed), size, tapes)
+    assert tapes.counters.captures <= 3
+    assert tapes.counters.compiles == tapes.counters.captures
