@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
+from aotlite.ir.symbols.assumption import Assumption
 from aotlite.ir.symbols.calls import Call
 from aotlite.ir.symbols.polynomial import Atom
 from aotlite.ir.symbols.symint import SymBool, SymInt
@@ -45,7 +46,9 @@ def is_installed() -> bool:
 class Solver:
     """Questions about one trace, under its premises; about sizes up to `most` if it is given."""
 
-    def __init__(self, premises: Premises, most: int | None = None) -> None:
+    def __init__(
+        self, premises: Premises, most: int | None = None, *, chooses: bool = False
+    ) -> None:
         import z3
 
         self._z3: Any = z3
@@ -55,6 +58,8 @@ class Solver:
         self._solver = z3.Solver()
         self._quotients: dict[tuple[int, int], tuple[tuple[Formula, Formula], object]] = {}
         """By the ids of two terms, which are kept: their quotient and remainder."""
+        self._switches: dict[int, Formula] = {}
+        """By the id of a guard: what is true where it counts, for `implies`."""
         self._power = z3.Function("power", z3.IntSort(), z3.IntSort(), z3.IntSort())
         for name, symbol in premises.symbols.items():
             self._names[name] = made = z3.Int(name)
@@ -64,7 +69,11 @@ class Solver:
             self._solver.add(*([made <= most] if most is not None else []))
         for guard in premises.guards:
             if isinstance(guard.fact, SymBool):
-                self._solver.add(self.fact(guard.fact))
+                fact = self.fact(guard.fact)
+                if chooses:
+                    switch = self._switches[id(guard)] = z3.FreshBool("guard")
+                    fact = z3.Implies(switch, fact)
+                self._solver.add(fact)
 
     # --------------------------------------------------------------------------------- questions
     def refutes(
@@ -95,6 +104,22 @@ class Solver:
                     return values
                 self._solver.add(self._other_than(values))
             return None
+        finally:
+            self._solver.pop()
+
+    def implies(self, claim: Claim, guards: Sequence[Assumption], deadline: float) -> bool:
+        """Whether these guards imply the claim: some of those that it was made to choose of."""
+        violated = self._violated(claim)
+        left = int(1000 * (deadline - time.monotonic()))
+        if violated is None or left < 1:
+            return False
+        self._solver.push()
+        try:
+            self._solver.add(violated)
+            self._solver.set("timeout", left)
+            chosen = [self._switches[id(each)] for each in guards if id(each) in self._switches]
+            proved: bool = self._solver.check(*chosen) == self._z3.unsat
+            return proved
         finally:
             self._solver.pop()
 

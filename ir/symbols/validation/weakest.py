@@ -125,6 +125,8 @@ class _Search:
 
     asks = False
     """Whether z3 is asked."""
+    solver: Solver | None = None
+    """z3 with all guards, of which a question chooses some."""
 
     def __init__(
         self, table: SymbolTable, guards: Sequence[Assumption], differs: Differs, deadline: float
@@ -148,7 +150,12 @@ class _Search:
         known = SizePart(others, [other.fact for other in others.guards], rooms, asked=no_matter)
         if known.knows(guard.fact):
             return True
-        return self.asks and Solver(others).refutes(claim, self.deadline) is False
+        if not self.asks:
+            return False
+        if self.solver is None:
+            guards = [need.guard for need in self.needs]
+            self.solver = Solver(Premises(self.table, guards), chooses=True)
+        return self.solver.implies(claim, others.guards, self.deadline)
 
     def _others(self, need: GuardNeed) -> Premises:
         kept = [each.guard for each in self.needs if each is not need and not each.is_needless]
