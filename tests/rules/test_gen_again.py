@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import attrs
@@ -132,4 +133,4 @@ def test_with_symbols_what_is_idle_for_the_sizes_of_the_call_is_no_difference() 
 
     for function, shape in ((geometry, (0, 2)), (geometry, (0, 3)), (window, (3, 2))):
         compiled = al.compile(function, dynamic=True, backend="reference", verify=True)
-        assert_same_effects(function, compiled, lambda shape=shape: al.ones(shape))
+        assert_same_effects(function, compiled, partial(al.ones, shape))
