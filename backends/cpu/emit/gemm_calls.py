@@ -71,10 +71,11 @@ def _leading(window: MatrixWindow, rows: int, columns: int) -> tuple[bool, int |
 
 def _leading_sized(window: MatrixWindow, rows: int, columns: int) -> tuple[bool, str]:
     """`_leading` of symbolic sizes: that of a matrix of several rows and columns."""
-    if window.column == 1 and is_proved(window.row >= columns):
-        return False, f"most({window.row}, 1)"
-    if window.row == 1 and is_proved(window.column >= rows):
-        return True, f"most({window.column}, 1)"
+    for known in (is_proved, bool):  # what is not proved is demanded
+        if window.column == 1 and known(window.row >= columns):
+            return False, f"most({window.row}, 1)"
+        if window.row == 1 and known(window.column >= rows):
+            return True, f"most({window.column}, 1)"
     raise Unproved(f"the leading dimension of a matrix with strides {window.row}, {window.column}")
 
 
