@@ -33,6 +33,14 @@ def test_op_that_may_take_a_size_for_another_case_does(name, monkeypatch):
         symbolic.symbolic_is_concrete(OPS[name], samples_of(name))
 
 
+@pytest.mark.slow("the search by cases has many runs for these ops")
+@pytest.mark.parametrize("name", symbolic.NEEDLESS)
+def test_op_that_may_assume_more_than_it_needs_does(name, monkeypatch):
+    monkeypatch.delitem(symbolic.NEEDLESS, name)
+    with pytest.raises(AssertionError, match=f"^{name}.* it assumes .*, expected nothing that the"):
+        symbolic.symbolic_is_concrete(OPS[name], samples_of(name))
+
+
 # ---------------------------------------------------------------------------------- validation
 def check_facts(name):
     """The assumptions of the rule imply every fact that it used, in each way to put in symbols."""

@@ -42,7 +42,7 @@ __all__ = ["fewest", "runs_by_cases"]
 
 T = TypeVar("T")
 
-_RUNS = 60
+_RUNS = 120
 """The most runs for one assumption. Most need one or two."""
 _FEW = 4
 """The most facts that replace one."""
