@@ -40,10 +40,13 @@ TELLS_APART: dict[str, str] = {
 }
 """Op in which one size selects a case -> the reason."""
 
-NEEDLESS: dict[str, str] = {
+_OF_VIEWS: dict[str, str] = {
     "slice_scatter": "the view's size is a difference of maxima, of which orders are asked",
     "diagonal_scatter": "the view's size is a minimum, of which an order is asked",
     "view_dtype_copy": "the half of a product is not seen to be that of a factor",
+}
+NEEDLESS: dict[str, str] = {
+    **_OF_VIEWS,
     "index_put": "nine sizes take some 600 runs, and the search ends after 120",
     "index_put_": "nine sizes take some 600 runs, and the search ends after 120",
     "adaptive_avg_pool2d_backward": "the factors of a product that is 1 are not seen to be 1",
