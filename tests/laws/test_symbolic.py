@@ -33,7 +33,7 @@ def test_op_that_may_take_a_size_for_another_case_does(name, monkeypatch):
         symbolic.symbolic_is_concrete(OPS[name], samples_of(name))
 
 
-@pytest.mark.slow("the search by cases has many runs for these ops")
+@pytest.mark.long
 @pytest.mark.parametrize("name", symbolic.NEEDLESS)
 def test_op_that_may_assume_more_than_it_needs_does(name, monkeypatch):
     monkeypatch.delitem(symbolic.NEEDLESS, name)
