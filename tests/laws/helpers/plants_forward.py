@@ -290,6 +290,14 @@ def _counts_one_more(op: Any) -> Any:
     return attrs.evolve(op, number=number)
 
 
-plant("L1", "strides put columns in one place", with_rule(_in_rows), "nonzero")
-plant("L3", "an operand is scratch memory", with_kernel(_accumulates_in_the(0)), "masked_select")
+plant(
+    "L1", "strides put columns in one place", with_rule(_in_rows), "nonzero", also={"L11"}
+)
+plant(
+    "L3",
+    "an operand is scratch memory",
+    with_kernel(_accumulates_in_the(0)),
+    "masked_select",
+    also={"L11"},
+)
 plant("L11", "it counts one too many", _counts_one_more, "nonzero")
