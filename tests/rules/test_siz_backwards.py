@@ -1,4 +1,4 @@
-"""SIZ-14: backwards for some of a region's gradients have kernels for all sizes."""
+"""SIZ-19: backwards for some of a region's gradients have kernels for all sizes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def agree(function: Any, compiled: Any, n: int, picked: tuple[int, ...]) -> None
             np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.rules("SIZ-14")
+@pytest.mark.rules("SIZ-19")
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
 @pytest.mark.parametrize("function", [three_results, three_layouts])
 def test_a_backward_for_some_gradients_is_compiled_once(function: Any, loaded: list[str]) -> None:
@@ -77,7 +77,7 @@ def test_a_backward_for_some_gradients_is_compiled_once(function: Any, loaded: l
     assert len(compiled.entries) == 1
 
 
-@pytest.mark.rules("SIZ-14")
+@pytest.mark.rules("SIZ-19")
 def test_a_change_that_needs_numbers_is_made_for_each_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """And is told."""
 
