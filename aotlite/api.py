@@ -218,7 +218,7 @@ def compile(fn: Callable[..., object] | None = None, **options: Any) -> Any:
     NumPy until the C compiler is done), `partition` ('default', 'min_cut', or a function graph ->
     Partition), `verify` (False, True: every stage's graph is also run and compared), `passes`
     (functions Graph -> Graph), `stages` (replaces a stage by name), `dump` (a folder for one file a
-    stage), `dynamic` (None: sizes that change are symbols; True: all; False: none), `dynamic_shapes`
+    stage), `dynamic` (False; None, True: sizes that change, or all, are symbols), `dynamic_shapes`
     (a `Dim` by dimension, by parameter), `recompile_limit` (32: beyond so many entries calls run
     eagerly, or raise where `recompile_limit_is_error`); `aotlite.pipeline.options` has all of them.
     Usable as a decorator.

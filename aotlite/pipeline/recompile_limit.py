@@ -21,8 +21,8 @@ from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 
 ADVICE = (
-    "Pass what changes at each call as a tensor, or raise recompile_limit; a size that changes is a "
-    "symbol unless dynamic=False, or a line fixes it: mark_dynamic(argument, dim) names it. (GRD-4)"
+    "Pass what changes at each call as a tensor, or raise recompile_limit; a size that changes can "
+    "be a symbol: compile(..., dynamic=None), or mark_dynamic(argument, dim). (GRD-4)"
 )
 _SHOWN = 3
 """At most this many guards are named, and of each at most this many expected values."""
