@@ -203,11 +203,15 @@ def _backward(model: Transformer, tapes: CompiledAutograd | None) -> float:
 def _captured(model: Transformer, backend: str) -> float:
     """A first backward, without stages, compilers and kernels."""
     tapes: Any = CompiledAutograd.of(backend)
-    compiling, executing = Watch(tapes._compile), Watch(Segment.execute)
-    tapes._compile = compiling
+    executing = Watch(Segment.execute)
+    work = "pure", "lowered", "prove", "sized"
+    compiling = {name: Watch(getattr(tapes, name)) for name in work}
+    for name, watch in compiling.items():
+        setattr(tapes, name, watch)
     Segment.execute = lambda *args: executing(*args)  # type: ignore[method-assign]
     try:
-        return _backward(model, tapes) - compiling.spent - executing.spent
+        spent = sum([each.spent for each in (executing, *compiling.values())])
+        return _backward(model, tapes) - spent
     finally:
         Segment.execute = executing.function  # type: ignore[method-assign]
 

@@ -13,6 +13,7 @@ from aotlite.ir.op.composite import COMPOSITES
 from aotlite.ir.symbols.assumption import concrete
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.ir.symbols.validation import judge
+from aotlite.testing import laws
 from aotlite.testing.laws.ops import symbolic
 from tests.laws.helpers.composites import call
 from tests.samples import samples_of
@@ -39,6 +40,14 @@ def test_op_that_may_assume_more_than_it_needs_does(name, monkeypatch):
     monkeypatch.delitem(symbolic.NEEDLESS, name)
     with pytest.raises(AssertionError, match=f"^{name}.* it assumes .*, expected nothing that the"):
         symbolic.symbolic_is_concrete(OPS[name], samples_of(name))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", symbolic.RARELY_NEEDLESS)
+def test_op_that_rarely_assumes_more_than_it_needs_does(name, monkeypatch):
+    monkeypatch.delitem(symbolic.RARELY_NEEDLESS, name)
+    with pytest.raises(laws.LawError, match=r"it assumes .*, expected nothing that the"):
+        laws.check_op(name)
 
 
 # ---------------------------------------------------------------------------------- validation

@@ -43,6 +43,8 @@ def test_what_is_proved_is_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         compiled(al.ones(6), al.ones(3))
+    region: Any = compiled.entries[0].guarded
+    assert region.sizes.proof.counter is None and not region.sizes.proof.unknown
 
 
 @pytest.mark.rules("DYN-11", "DYN-25")

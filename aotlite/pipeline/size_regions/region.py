@@ -47,7 +47,7 @@ from aotlite.stages.s10_runtime.guards.failures import (
     what_fails,
 )
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts, GuardedValues
-from aotlite.stages.s10_runtime.guards.writer import MISS, write_guards
+from aotlite.stages.s10_runtime.guards.writer import MISS, in_few_words, write_guards
 from aotlite.stages.s10_runtime.source import FunctionSource
 
 if TYPE_CHECKING:
@@ -340,7 +340,7 @@ class SizeRegion:
             least, most = self.sizes.rooms[name]
             if (least is not None and value < least) or (most is not None and value > most):
                 room = f"{least} or more" if most is None else f"{least} to {most}"
-                return GuardFailure(str(self.sizes.sources[name]), str(value), room)
+                return GuardFailure(str(self.sizes.sources[name]), in_few_words(value), room)
         for index, meta in self.sizes.metas.items():
             wanted = meta.concrete(values)
             if leaves[index].meta is not wanted:

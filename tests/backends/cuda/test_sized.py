@@ -189,8 +189,8 @@ def test_no_size_compiles_anything(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a module is loaded again")
 
     monkeypatch.setattr(first(made).driver, "module", refuse)
-    for values in case.values(8):
-        made.at(values)
+    runs = [made.at(values) for values in case.values(8)]
+    assert len(set(map(id, runs))) == len(runs) > 1
 
 
 def test_launch_geometry_is_a_function_of_sizes() -> None:

@@ -82,7 +82,7 @@ def write_guards(
     writer.memory()
     source.use(facts_of, are_recognized, is_watched, take)
     source.scope.update(
-        words=_words, STATE=STATE, MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, NOTHING=NOTHING
+        words=in_few_words, STATE=STATE, MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, NOTHING=NOTHING
     )
     _add_lines(source, len(values.leaves), writer.checks)
     return tuple(writer.checks)
@@ -263,8 +263,8 @@ class _Guards:
     def _plain(self, name: str, value: object, subject: str, snapshot: Snapshot) -> None:
         test = _exact_test(name, value)
         if test is None:
-            test = f"{self.source.constant(snapshot, 'V', _words(value))}.holds({name})"
-        self.check(test, subject, f"words({name})", _words(value))
+            test = f"{self.source.constant(snapshot, 'V', in_few_words(value))}.holds({name})"
+        self.check(test, subject, f"words({name})", in_few_words(value))
 
     def modes(self) -> None:
         """Checks first that no capture runs: its tensors have no facts. In anomaly mode the
@@ -322,14 +322,14 @@ class _Guards:
     def _identity(self, place: AccessPath, value: object) -> bool:
         """Checks modules, functions and classes by identity."""
         if isinstance(value, (types.ModuleType, type)):
-            name = self.source.constant(value, "O", _words(value))
+            name = self.source.constant(value, "O", in_few_words(value))
             test = f"{self._at(place)} is {name}"
         elif isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
-            name = self.source.constant(weakref.ref(value), "W", _words(value))
+            name = self.source.constant(weakref.ref(value), "W", in_few_words(value))
             test = f"{self._at(place)} is {name}() is not None"
         else:
             return False
-        self.check(test, str(place), None, _words(value))
+        self.check(test, str(place), None, in_few_words(value))
         return True
 
     # --- places
@@ -416,7 +416,7 @@ class _Guards:
                 self.check(test, f"the offset of {role}", f"{name}.offset", str(tensor.offset))
 
 
-def _words(value: object) -> str:
+def in_few_words(value: object) -> str:
     """A value in a few words: a tensor by its facts, a plain value itself, others by type."""
     if isinstance(value, Tensor):
         return str(facts_of(value))
