@@ -70,6 +70,8 @@ class Assumption:
             if isinstance(self.fact, Answer):
                 return self.fact.holds(values)
             left, right = concrete((self.fact.left, self.fact.right), values)
+            if type(left) is float or type(right) is float:
+                return False  # an earlier assumption, that no exponent is negative, fails then
             return RELATIONS[self.fact.relation](left, right)
         except ZeroDivisionError:  # an earlier assumption, that the divisor is not 0, fails then
             return False

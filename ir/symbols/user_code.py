@@ -5,15 +5,16 @@ Spec: `specs/symbols.md`.
 
 from __future__ import annotations
 
+import functools
 import sys
 from abc import ABCMeta
 from collections.abc import Callable
-from types import FrameType
+from types import CellType, FrameType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any, Final
 
 from aotlite.ir.provenance.location import Location
 
-__all__ = ["CountSymbols", "asked_outside", "asking_place"]
+__all__ = ["CountSymbols", "asked_outside", "asking_place", "held_symbol"]
 
 _WRITTEN_AS_BY_USERS: Final = frozenset(("conformance", "data", "nn", "optim", "testing"))
 """Packages of aotlite that take sizes for ints, as users do: layers, and programs of tests."""
@@ -55,6 +56,53 @@ def asking_place() -> Location | None:
                 return found
         frame = frame.f_back
     return found
+
+
+# ------------------------------------------------------------------- symbols that code keeps
+MOST_HELD = 10_000
+"""At most so many objects are looked at."""
+
+
+def held_symbol(function: object) -> object:
+    """A symbolic number that a function, hook or object holds, to be read when it is called: in its
+    closure, defaults, object, and containers there; None if there is none."""
+    stack, seen = [function], set[int]()
+    while stack and len(seen) < MOST_HELD:
+        each = stack.pop()
+        kind = type(each)
+        if hasattr(kind, "with_value"):
+            return each
+        if id(each) in seen or kind in _HOLDS_NONE:
+            continue
+        seen.add(id(each))
+        stack += _held_by(each)
+    return None
+
+
+_HOLDS_NONE = frozenset((int, float, complex, bool, str, bytes, NoneType, ModuleType, type))
+
+
+def _held_by(each: object) -> list[object]:
+    if isinstance(each, (list, tuple, set, frozenset)):
+        return list(each)
+    if isinstance(each, dict):
+        return [*each, *each.values()]
+    if isinstance(each, MethodType):
+        return [each.__self__, each.__func__]
+    if isinstance(each, FunctionType):
+        cells = [cell.cell_contents for cell in each.__closure__ or () if _is_filled(cell)]
+        return [*cells, each.__defaults__, each.__kwdefaults__, vars(each)]
+    if isinstance(each, functools.partial):
+        return [each.func, each.args, each.keywords]
+    is_ours = str(type(each).__module__).partition(".")[0] == "aotlite"
+    return [] if is_ours or not hasattr(each, "__dict__") else [vars(each)]
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
 
 
 # ---------------------------------------------------------------------------- sizes of values

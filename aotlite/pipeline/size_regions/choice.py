@@ -140,6 +140,8 @@ def symbolic_sizes(
     """
     if options.dynamic is False and options.dynamic_shapes is None and not _MARKS:
         return None
+    if call.has_arrays:  # NumPy's functions take numbers alone
+        options = attrs.evolve(options, dynamic=False)
     named = _named(function, call, options.dynamic_shapes)
     seen = list(earlier) if options.dynamic is None else []
     requests: dict[Source, SizeRequest] = {}

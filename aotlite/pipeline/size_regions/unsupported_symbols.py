@@ -1,7 +1,8 @@
 """A function that does not take symbols for its sizes is captured again, with numbers.
 
-C code that wants an object of the type int refuses a symbol: `json.dumps(x.shape[0])`. Nobody asked
-for symbols that `dynamic=None` or `dynamic=True` made, so that is no error of the user's.
+C code that wants an object of the type int refuses a symbol: `json.dumps(x.shape[0])`. A hook, a
+callback and a key of a returned dict are read when there is no symbol any more. Nobody asked for
+symbols that `dynamic=None` or `dynamic=True` made, so that is no error of the user's.
 Rule: DYN-23. Spec: `specs/size_regions.md`.
 """
 
@@ -12,8 +13,9 @@ from collections.abc import Callable, Sequence
 from opcode import opmap
 from types import TracebackType
 
-from aotlite.ir.errors import AotliteError
+from aotlite.ir.errors import AotliteError, GuardError, noted
 from aotlite.ir.provenance.location import place_of
+from aotlite.ir.symbols.user_code import held_symbol
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 
@@ -28,12 +30,22 @@ def by_symbols(
     An error of eager's is raised by the second one as by the first. Where a size is marked or
     named, the error names the user's line.
     """
+    marked = [str(source) for source, asked in sizes.requests.items() if asked.is_marked]
     try:
-        return capture(*call, sizes)
+        captured = capture(*call, sizes)
+        kept = _kept(captured, sizes)
+        if not kept:
+            return captured
+        captured.recorder.close()
+        if marked:
+            what = f"{', '.join(marked)} is marked as dynamic, and {kept} has a number made of it"
+            raise noted(
+                GuardError(f"compile: {what}, expected numbers that the function alone reads"),
+                "Leave out the mark, or pass int(size), which compiles the function for this size.",
+            )
     except TypeError as error:
         if not _may_be_of_symbols(error):
             raise
-        marked = [str(source) for source, asked in sizes.requests.items() if asked.is_marked]
         if marked:
             error.add_note(
                 f"{', '.join(marked)} is marked as dynamic. Leave out the mark, or pass int(size): "
@@ -41,6 +53,16 @@ def by_symbols(
             )
             raise
     return capture(*call)
+
+
+def _kept(captured: Captured, sizes: SymbolicSizes) -> str:
+    """What has symbols when the function is done: a hook or callback, or a dict that it returns."""
+    if sizes.kept:
+        name = getattr(sizes.kept[0], "__qualname__", type(sizes.kept[0]).__name__)
+        return f"the hook or callback {name}"
+    spec = captured.containers.spec
+    is_held = spec is not None and any(held_symbol(path) is not None for path in spec.paths())
+    return "a key of a dict that the function returns" if is_held else ""
 
 
 def _may_be_of_symbols(error: TypeError) -> bool:

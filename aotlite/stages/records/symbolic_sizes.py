@@ -6,7 +6,7 @@ Spec: `specs/size_regions.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -134,6 +134,8 @@ class SymbolicSizes:
     asked: dict[str, SizeRequest] = attrs.field(factory=dict)
     proof: Verdict | None = None
     """How it was shown that the guards imply every fact that was used (DYN-11)."""
+    kept: list[Callable[..., object]] = attrs.field(factory=list)
+    """Hooks and callbacks that hold a symbol, which they would read in later calls."""
     lock: Any = attrs.field(factory=lock)
     """Held by who records or proves with the table: instances of several threads share it."""
     fixed: Mapping[int, TensorMeta | int] | None = None

@@ -17,6 +17,7 @@ from aotlite.eager.base.tape.gradient_lock import gradient_lock
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, UnsupportedError, noted
 from aotlite.ir.meta.devices import check_device
 from aotlite.ir.op.operand import Operand
+from aotlite.ir.symbols.user_code import held_symbol
 
 Hook = Callable[..., Any]
 Hooks = dict[int, Hook]
@@ -30,6 +31,16 @@ class HookChanges:
     """Counts all changes of hooks in the process, so that caches of hooks can be validated."""
 
     count = 0
+
+
+def note_kept(function: Callable[..., object]) -> None:
+    """Notes a hook or callback of a captured function that holds a symbolic number (DYN-23).
+
+    It is called when there are no symbols any more, so the function is captured with numbers.
+    """
+    sizes = getattr(STATE.recorder, "sizes", None)
+    if sizes is not None and held_symbol(function) is not None:
+        sizes.kept.append(function)
 
 
 class RemovableHandle:
@@ -50,6 +61,7 @@ class RemovableHandle:
             raise ArgumentError(f"register_hook: the hook is {hook!r}, expected a function")
         number = next(_NUMBERS)
         HookChanges.count += 1
+        note_kept(hook)
         hooks[number] = hook
         return cls(hooks, number)
 
