@@ -17,7 +17,7 @@ import attrs
 from aotlite.eager.base.tensor import Tensor
 from aotlite.pipeline.observers import Observers
 from aotlite.pipeline.options import Options
-from aotlite.pipeline.size_regions.unsupported_symbols import by_symbols
+from aotlite.pipeline.size_regions.unsupported_symbols import by_symbols, with_plain_keys
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured, Containers
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -47,7 +47,9 @@ class Request:
     def captured_by(self, capture: Callable[..., Captured]) -> Captured:
         """Runs stage 1, given as `capture`."""
         call = self.function, self.call, self.leaves, self.tensors, self.flatten, self.name
-        return capture(*call) if self.sizes is None else by_symbols(self.sizes, capture, call)
+        if self.sizes is None:
+            return with_plain_keys(capture(*call))
+        return with_plain_keys(by_symbols(self.sizes, capture, call))
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -73,6 +73,30 @@ def test_a_hook_that_reads_a_marked_size_is_refused() -> None:
         al.compile(scaled, backend="reference")(x)
 
 
+@pytest.mark.rules("DYN-32")
+@pytest.mark.parametrize("dynamic", [False, None, True])
+def test_a_hook_or_callback_that_holds_a_count_is_refused(dynamic: bool | None) -> None:
+    def hook(x: Any) -> Any:
+        n = x[x > 0].shape[0]
+        y = x * 2
+        y.register_hook(lambda g: g * n)
+        return y
+
+    def callback(x: Any) -> Any:
+        n = x[x > 0].shape[0] + 1
+        return x + al.effects.callback(lambda a: a * n, x, results="f32[3]")
+
+    def key(x: Any) -> Any:
+        n = x[x > 0].shape[0]
+        al.size_hint(n, 2)
+        return {n: x * 2}
+
+    for function in (hook, callback, key):
+        compiled = al.compile(function, dynamic=dynamic, backend="reference")
+        with pytest.raises(al.UnsupportedError, match="a number that depends on values"):
+            compiled(al.tensor([1.0, -1.0, 2.0]).requires_grad_())
+
+
 def test_a_hook_that_reads_sizes_of_its_gradient_alone_keeps_symbols() -> None:
     def scaled(x: Any) -> Any:
         y = x * 2

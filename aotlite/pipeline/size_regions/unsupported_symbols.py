@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from opcode import opmap
 from types import TracebackType
 
-from aotlite.ir.errors import AotliteError, GuardError, noted
+from aotlite.ir.errors import AotliteError, GuardError, UnsupportedError, noted
 from aotlite.ir.provenance.location import place_of
 from aotlite.ir.symbols.user_code import held_symbol
 from aotlite.stages.records.capture import Captured
@@ -60,9 +60,26 @@ def _kept(captured: Captured, sizes: SymbolicSizes) -> str:
     if sizes.kept:
         name = getattr(sizes.kept[0], "__qualname__", type(sizes.kept[0]).__name__)
         return f"the hook or callback {name}"
+    return "a key of a dict that the function returns" if _has_symbolic_keys(captured) else ""
+
+
+def _has_symbolic_keys(captured: Captured) -> bool:
     spec = captured.containers.spec
-    is_held = spec is not None and any(held_symbol(path) is not None for path in spec.paths())
-    return "a key of a dict that the function returns" if is_held else ""
+    return spec is not None and any(held_symbol(path) is not None for path in spec.paths())
+
+
+def with_plain_keys(captured: Captured) -> Captured:
+    """The same. Raises UnsupportedError for a returned dict with a count as a key (DYN-32)."""
+    if captured.recorder.sizes is not None and _has_symbolic_keys(captured):
+        captured.recorder.close()
+        raise noted(
+            UnsupportedError(
+                "capture: a dict that the function returns has a number that depends on values as "
+                "a key, expected it among the dict's values"
+            ),
+            "Or compute the number outside of the compiled function, and pass it in. (DYN-32)",
+        )
+    return captured
 
 
 def _may_be_of_symbols(error: TypeError) -> bool:

@@ -17,7 +17,7 @@ from aotlite.eager.base.tape.gradient_lock import gradient_lock
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, UnsupportedError, noted
 from aotlite.ir.meta.devices import check_device
 from aotlite.ir.op.operand import Operand
-from aotlite.ir.symbols.user_code import held_symbol
+from aotlite.ir.symbols.user_code import held_symbol, symbols_in
 
 Hook = Callable[..., Any]
 Hooks = dict[int, Hook]
@@ -37,10 +37,21 @@ def note_kept(function: Callable[..., object]) -> None:
     """Notes a hook or callback of a captured function that holds a symbolic number (DYN-23).
 
     It is called when there are no symbols any more, so the function is captured with numbers.
+    Raises UnsupportedError for a number that depends on values, which no capture has.
     """
     sizes = getattr(STATE.recorder, "sizes", None)
-    if sizes is not None and held_symbol(function) is not None:
-        sizes.kept.append(function)
+    found = None if sizes is None else held_symbol(function)
+    if sizes is None or found is None:
+        return
+    if symbols_in(found) & set(sizes.counts):
+        raise noted(
+            UnsupportedError(
+                "capture: a hook or callback holds a number that depends on values, expected one "
+                "that computes it from a tensor"
+            ),
+            "Or compute the number outside of the compiled function, and pass it in. (DYN-32)",
+        )
+    sizes.kept.append(function)
 
 
 class RemovableHandle:
