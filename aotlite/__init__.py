@@ -182,11 +182,11 @@ if TYPE_CHECKING:
     from aotlite.partition import (
         min_cut_rematerialization_partition as min_cut_rematerialization_partition,
     )
-    from aotlite.pipeline.size_regions.assertion import check as check
-    from aotlite.pipeline.size_regions.assertion import size_hint as size_hint
     from aotlite.pipeline.size_regions.choice import Dim as Dim
     from aotlite.pipeline.size_regions.choice import mark_dynamic as mark_dynamic
     from aotlite.pipeline.size_regions.choice import mark_static as mark_static
+    from aotlite.pipeline.size_regions.counts.assertion import check as check
+    from aotlite.pipeline.size_regions.counts.assertion import size_hint as size_hint
 
 # Public name -> module that defines it. No name may equal a submodule's: importing the submodule
 # would bind the module over it.
@@ -234,7 +234,7 @@ _LAZY: dict[str, str] = {
             MemoryFormat channels_last channels_last_3d contiguous_format preserve_format
         """,
         "aotlite.library": "register_op",
-        "aotlite.pipeline.size_regions.assertion": "check size_hint",
+        "aotlite.pipeline.size_regions.counts.assertion": "check size_hint",
         "aotlite.pipeline.size_regions.choice": "Dim mark_dynamic mark_static",
         "aotlite.partition": "min_cut_rematerialization_partition",
     }.items()

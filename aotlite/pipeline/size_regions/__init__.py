@@ -3,6 +3,7 @@
     choice     which sizes of a call become symbols
     region     the calls of one capture, and its instances by sizes
     report     regions and recompilations in words
+    counts     sizes that depend on values
 
 Spec: `specs/size_regions.md`.
 """

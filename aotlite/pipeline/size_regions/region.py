@@ -31,7 +31,7 @@ from aotlite.ir.symbols.cases.parts import names_in
 from aotlite.ir.symbols.symint import SymBool
 from aotlite.pipeline.lowering import forget_origins
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
-from aotlite.pipeline.size_regions.count_calls import CountedCalls, CountedSegments
+from aotlite.pipeline.size_regions.counts.calls import CountedCalls, CountedSegments
 from aotlite.pipeline.size_regions.kernels import SizedKernels
 from aotlite.pipeline.size_regions.proof_warning import warn_of_open_facts
 from aotlite.pipeline.size_regions.records import StageRecords

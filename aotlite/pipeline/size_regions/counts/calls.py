@@ -21,9 +21,9 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.assumption import Assumption
 from aotlite.ir.symbols.user_code import symbols_in
 from aotlite.pipeline.request import CompiledEntry
+from aotlite.pipeline.size_regions.counts.segments import segments
 from aotlite.pipeline.size_regions.kernels import SizedKernels, given
 from aotlite.pipeline.size_regions.records import StageRecords
-from aotlite.pipeline.size_regions.segments import segments
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 from aotlite.stages.s10_runtime.guards.writer import MISS
