@@ -108,13 +108,16 @@ class ScopeProtocol(Protocol):
 
 
 class DataProtocol(Protocol):
-    """Sizes that depend on values (DYN-30)."""
+    """The symbols of a capture, of which some depend on values (DYN-30)."""
 
     def count(self, op: DataOp, args: tuple[Any, ...]) -> int:
         """The size of an op's results that depends on values, as a symbol."""
 
     def number(self, tensor: Tensor) -> int:
         """The only element of a tensor of integers, as a symbol."""
+
+    def keep(self, function: Callable[..., object]) -> None:
+        """Later calls run this hook or callback, which must hold no symbol (DYN-23)."""
 
 
 class Recorder(Protocol):
@@ -193,7 +196,7 @@ class Recorder(Protocol):
 
     @property
     def data(self) -> DataProtocol:
-        """The tracker of sizes that depend on values."""
+        """The tracker of symbols, and of sizes that depend on values."""
 
     @property
     def scopes(self) -> ScopeProtocol:

@@ -11,7 +11,6 @@ from functools import wraps
 from typing import Any
 
 from aotlite.eager.base.modes import STATE, modes_kept, recording
-from aotlite.eager.base.tape.hooks import note_kept
 from aotlite.eager.base.tensor import Tensor, apply_op
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -38,7 +37,8 @@ def callback(function: Callable[..., object], *tensors: Tensor, results: Any = (
     """
     if not callable(function):
         raise ArgumentError(f"callback: the function is {function!r}, expected a function")
-    note_kept(function)
+    if STATE.recorder is not None:
+        STATE.recorder.data.keep(function)
     single = isinstance(results, (str, TensorMeta)) and results != ""
     texts = [_text(each) for each in ((results,) if single else results)]
     held = host_function(function, on_host(function))

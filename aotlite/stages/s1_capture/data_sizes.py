@@ -7,6 +7,7 @@ captured. So the recorded nodes run on copies of the inputs. Spec: `specs/data_s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from aotlite.ir.provenance.location import place_of
 from aotlite.ir.run.interpreter import ArrayValue, Interpreter, array_value, computed
 from aotlite.ir.symbols.assumption import Texts, concrete, printing
 from aotlite.ir.symbols.table import SymbolTable
-from aotlite.ir.symbols.user_code import CountSymbols
+from aotlite.ir.symbols.user_code import CountSymbols, held_symbol, symbols_in
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.shared.user_frames import describe, user_location
@@ -90,6 +91,26 @@ class DataSizes:
             scalar = tensor.detach().reshape(()).to(int64)
             found: Tensor = scalar._apply(CLONE, (scalar,))
         return self._symbol(found, "item()", None)
+
+    def keep(self, function: Callable[..., object]) -> None:
+        """Notes a hook or callback that holds a symbol, which has no value in later calls (DYN-23).
+
+        So the function is captured with numbers. Raises UnsupportedError for a number that depends
+        on values, which no capture has.
+        """
+        sizes = self.recorder.sizes
+        found = None if sizes is None else held_symbol(function)
+        if sizes is None or found is None:
+            return
+        if symbols_in(found) & set(sizes.counts):
+            raise noted(
+                UnsupportedError(
+                    "capture: a hook or callback holds a number that depends on values, expected "
+                    "one that computes it from a tensor"
+                ),
+                "Or compute the number outside of the compiled function, and pass it in. (DYN-32)",
+            )
+        sizes.kept.append(function)
 
     def _check_place(self, what: str, advice: str) -> None:
         recorder = self.recorder

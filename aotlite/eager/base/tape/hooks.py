@@ -17,7 +17,6 @@ from aotlite.eager.base.tape.gradient_lock import gradient_lock
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, UnsupportedError, noted
 from aotlite.ir.meta.devices import check_device
 from aotlite.ir.op.operand import Operand
-from aotlite.ir.symbols.user_code import held_symbol, symbols_in
 
 Hook = Callable[..., Any]
 Hooks = dict[int, Hook]
@@ -31,27 +30,6 @@ class HookChanges:
     """Counts all changes of hooks in the process, so that caches of hooks can be validated."""
 
     count = 0
-
-
-def note_kept(function: Callable[..., object]) -> None:
-    """Notes a hook or callback of a captured function that holds a symbolic number (DYN-23).
-
-    It is called when there are no symbols any more, so the function is captured with numbers.
-    Raises UnsupportedError for a number that depends on values, which no capture has.
-    """
-    sizes = getattr(STATE.recorder, "sizes", None)
-    found = None if sizes is None else held_symbol(function)
-    if sizes is None or found is None:
-        return
-    if symbols_in(found) & set(sizes.counts):
-        raise noted(
-            UnsupportedError(
-                "capture: a hook or callback holds a number that depends on values, expected one "
-                "that computes it from a tensor"
-            ),
-            "Or compute the number outside of the compiled function, and pass it in. (DYN-32)",
-        )
-    sizes.kept.append(function)
 
 
 class RemovableHandle:
@@ -72,7 +50,8 @@ class RemovableHandle:
             raise ArgumentError(f"register_hook: the hook is {hook!r}, expected a function")
         number = next(_NUMBERS)
         HookChanges.count += 1
-        note_kept(hook)
+        if STATE.recorder is not None:
+            STATE.recorder.data.keep(hook)
         hooks[number] = hook
         return cls(hooks, number)
 
