@@ -83,7 +83,8 @@ def rewritten(
 ) -> Allowances:
     """Returns allowances lowered to the counts; those in `raised` may grow, and all if `moved`.
 
-    Raises CannotWrite if another one would have to grow, or with `moved` their sum.
+    One that grows again keeps its earlier reasons. Raises CannotWrite if another one would have to
+    grow, or with `moved` their sum.
     """
     needed = {key: check.allowance(count) for key, count in counts.items()}
     grown = {key for key, most in needed.items() if counts[key] > allowed.most.get(key, 0)}
@@ -101,8 +102,16 @@ def rewritten(
         for key, each in needed.items()
     }
     reasons = {key: each for key, each in allowed.because.items() if key in most}
-    reasons |= {key: because for key in raised if key in grown}
+    reasons |= {key: _joined(reasons.get(key, ""), because) for key in raised if key in grown}
     return Allowances(most, reasons)
+
+
+def _joined(earlier: str, because: str) -> str:
+    """All reasons of a number that grew; one that says an earlier one again stands once."""
+    if because in earlier:
+        return earlier
+    kept = [each for each in earlier.split("; ") if each and each not in because]
+    return "; ".join([*kept, because])
 
 
 def _sum_shrinks(counts: Mapping[str, int], allowed: Allowances, raised: Iterable[str]) -> bool:

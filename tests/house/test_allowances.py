@@ -71,6 +71,16 @@ def test_writing_raises_what_it_is_told_to_and_notes_why():
     assert Allowances({"ir": 4, "x": 1}, {"ir": "a table"}) == after
 
 
+@pytest.mark.parametrize(
+    ("because", "reasons"),
+    [("loops", "a table; loops"), ("a table", "a table"), ("a table of loops", "a table of loops")],
+)
+def test_a_number_that_grows_again_keeps_its_earlier_reasons(because, reasons):
+    before = Allowances({"ir": 3}, {"ir": "a table"})
+    after = rewritten(check(), {"ir": 4}, before, ["ir"], because)
+    assert Allowances({"ir": 4}, {"ir": reasons}) == after
+
+
 def test_numbers_move_from_key_to_key():
     before = Allowances({"old": 5, "kept": 2})
     counts = {"new": 3, "kept": 4}
