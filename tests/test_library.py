@@ -9,7 +9,7 @@ from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.testing.laws.ops.table import laws_of
 from aotlite.testing.laws.samples.sample import Sample, array, flipped, gapped
-from tests.helpers.own_ops import taken_out
+from tests.helpers.own_ops import evens, softclip, taken_out
 
 
 @pytest.fixture
@@ -17,20 +17,6 @@ def registered():
     """`register_op`, whose ops are taken out of the table afterwards."""
     with taken_out():
         yield al.register_op
-
-
-def softclip(register, **changes):
-    return register(
-        **{
-            "schema": "my_softclip(Tensor self, float at=1.0) -> Tensor",
-            "kernel": lambda xp, a, at: at * xp.tanh(a / at),
-            "scalar": lambda a, at: at * scalar.tanh(a / at),
-            "vjp": {"self": lambda grad, self, at: grad * (1 - (self / at).tanh().square())},
-            "result": "float",
-            "inplace": True,
-            **changes,
-        }
-    )
 
 
 def windowed_max(register):
@@ -44,27 +30,6 @@ def windowed_max(register):
             )
         },
         cost="reduction",
-    )
-
-
-def evens(register):
-    return register(
-        "my_evens(Tensor(a) self) -> Tensor(a)",
-        meta=lambda self: (
-            tensor_meta(
-                (-(-self.shape[0] // 2), *self.shape[1:]),
-                (2 * self.stride[0], *self.stride[1:]),
-                self.dtype,
-                self.device,
-            ),
-            0,
-        ),
-        put=lambda parent, value: parent.slice_scatter(value, 0, None, None, 2),
-        vjp={
-            "self": lambda grad, self_meta: grad.new_zeros(self_meta.shape).slice_scatter(
-                grad, 0, None, None, 2
-            )
-        },
     )
 
 

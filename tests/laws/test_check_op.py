@@ -7,33 +7,18 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.ir import scalar
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.testing import laws
 from aotlite.testing.laws.samples.generated import samples_for
 from aotlite.testing.laws.samples.variants import VARIANTS
-from tests.helpers.own_ops import taken_out
+from tests.helpers.own_ops import softclip, taken_out
 
 
 @pytest.fixture
 def register():
     with taken_out():
         yield al.register_op
-
-
-def soft_clip(register, **changes):
-    return register(
-        **{
-            "schema": "my_clip(Tensor self, float at=1.0) -> Tensor",
-            "kernel": lambda xp, a, at: at * xp.tanh(a / at),
-            "scalar": lambda a, at: at * scalar.tanh(a / at),
-            "vjp": {"self": lambda grad, self, at: grad * (1 - (self / at).tanh().square())},
-            "result": "float",
-            "inplace": True,
-            **changes,
-        }
-    )
 
 
 def broken_by(law, *args, **options):
@@ -130,18 +115,18 @@ def test_every_op_with_generated_samples_takes_variants_of_layouts():
 
 # -------------------------------------------------------------------------------------- own ops
 def test_an_own_op_obeys_its_laws_and_so_does_its_form_in_place(register):
-    op = soft_clip(register)
+    op = softclip(register)
     assert ("L1", "L2", "L3", "L6", "L7", "L8", "L9", "L12") == laws.check_op(op).laws
-    assert "L5" in laws.check_op("my_clip_").laws
+    assert "L5" in laws.check_op("my_softclip_").laws
 
 
 def test_a_wrong_gradient_names_law_op_and_smallest_sample(register):
-    op = soft_clip(register, vjp={"self": lambda grad, self: grad * self.tanh()})
+    op = softclip(register, vjp={"self": lambda grad, self: grad * self.tanh()})
     error = broken_by("L2", op)
     first = str(error).splitlines()[0]
     assert first.startswith(
-        "L2 (vjp = finite differences, second order too): my_clip(float64[][], 1.0): the gradient "
-        "of operand 0 is "
+        "L2 (vjp = finite differences, second order too): my_softclip(float64[][], 1.0): the "
+        "gradient of operand 0 is "
     )
     assert "the sample: (np.array(" in error.report
     assert error.case.smooth
@@ -175,9 +160,9 @@ def test_a_wrong_meta_rule_is_found_on_the_sample_that_shows_it(register):
 
 
 def test_a_sample_of_plain_arguments_and_laws_by_name(register):
-    op = soft_clip(register)
+    op = softclip(register)
     found = laws.check_op(op, samples=[(np.ones(3), 2.0)], laws=["L1", laws.LAWS[2]])
-    assert "my_clip obeys L1, L3 on 1 cases" == str(found)
+    assert "my_softclip obeys L1, L3 on 1 cases" == str(found)
 
 
 def test_a_law_error_is_an_assertion_and_one_of_ours():

@@ -19,26 +19,28 @@ from tests.laws.helpers.composites import call
 from tests.samples import samples_of
 
 
-@pytest.mark.parametrize("name", symbolic.SPECIALIZES)
-def test_op_that_may_specialize_does(name, monkeypatch):
-    """An exception that nothing needs would hide what comes later."""
-    monkeypatch.delitem(symbolic.SPECIALIZES, name)
-    with pytest.raises(AssertionError, match=f"^{name}.* it assumes .* == .*, expected nothing"):
-        symbolic.symbolic_is_concrete(OPS[name], samples_of(name))
+def rows(table, says, names=None, marks=()):
+    """A row for each exception in `table`: its complaint says `says` where it is none."""
+    found = table if names is None else names
+    return [pytest.param(table, name, says, marks=marks, id=f"{name}-{says}") for name in found]
 
 
-@pytest.mark.parametrize("name", [n for n in symbolic.TELLS_APART if n not in symbolic.SPECIALIZES])
-def test_op_that_may_take_a_size_for_another_case_does(name, monkeypatch):
-    monkeypatch.delitem(symbolic.TELLS_APART, name)
-    with pytest.raises(AssertionError, match=f"^{name}.* expected some, since the rule takes"):
-        symbolic.symbolic_is_concrete(OPS[name], samples_of(name))
+EXCEPTIONS = [
+    *rows(symbolic.SPECIALIZES, "it assumes .* == .*, expected nothing"),
+    *rows(
+        symbolic.TELLS_APART,
+        "expected some, since the rule takes",
+        [name for name in symbolic.TELLS_APART if name not in symbolic.SPECIALIZES],
+    ),
+    *rows(symbolic.NEEDLESS, "it assumes .*, expected nothing that the", marks=[pytest.mark.long]),
+]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", symbolic.NEEDLESS)
-def test_op_that_may_assume_more_than_it_needs_does(name, monkeypatch):
-    monkeypatch.delitem(symbolic.NEEDLESS, name)
-    with pytest.raises(AssertionError, match=f"^{name}.* it assumes .*, expected nothing that the"):
+@pytest.mark.parametrize(("table", "name", "says"), EXCEPTIONS)
+def test_exceptions_of_the_law_are_needed(table, name, says, monkeypatch):
+    """One that nothing needs would hide what comes later."""
+    monkeypatch.delitem(table, name)
+    with pytest.raises(AssertionError, match=f"^{name}.* {says}"):
         symbolic.symbolic_is_concrete(OPS[name], samples_of(name))
 
 

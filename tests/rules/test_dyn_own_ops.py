@@ -12,7 +12,7 @@ import aotlite as al
 from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.ir import scalar
 from aotlite.ir.meta import tensor_meta
-from tests.helpers.own_ops import taken_out
+from tests.helpers.own_ops import evens, taken_out
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
 BACKENDS = ["reference", pytest.param("cpu", marks=needs_compiler)]
@@ -45,24 +45,7 @@ def own_ops() -> Iterator[None]:
                 ).sum(0)
             },
         )
-        al.register_op(
-            "my_evens(Tensor(a) self) -> Tensor(a)",
-            meta=lambda self: (
-                tensor_meta(
-                    (-(-self.shape[0] // 2), *self.shape[1:]),
-                    (2 * self.stride[0], *self.stride[1:]),
-                    self.dtype,
-                    self.device,
-                ),
-                0,
-            ),
-            put=lambda parent, value: parent.slice_scatter(value, 0, None, None, 2),
-            vjp={
-                "self": lambda grad, self_meta: grad.new_zeros(self_meta.shape).slice_scatter(
-                    grad, 0, None, None, 2
-                )
-            },
-        )
+        evens(al.register_op)
         al.register_op(
             "my_halves(Tensor self) -> (Tensor, Tensor)",
             meta=lambda self: (
