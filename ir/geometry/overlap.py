@@ -141,7 +141,10 @@ def _is_nested(shape: Shape, stride: Stride) -> bool:
     hints = {} if table is None else table.hints
     typical = {name: max(hint, 2) for name, hint in hints.items()}  # 0 and 1 tell no order
     pairs = [pair for pair in zip(stride, shape, strict=True) if not always_equal(pair[1], 1)]
-    pairs.sort(key=lambda pair: concrete(pair, typical))
+    try:
+        pairs.sort(key=lambda pair: concrete(pair, typical))
+    except ZeroDivisionError:  # the call's own sizes divide by no 0
+        pairs.sort(key=lambda pair: concrete(pair, hints))
     reach: Size = 0
     whole: Size = 1
     beyond = above = True

@@ -4,17 +4,24 @@
 
 Each program is a text of some lines. It is compiled with `dynamic=True`, and called with all sizes
 of {0..most}^k: values, strides, aliases, writes, plain results and errors must be eager's at each.
+A long run says what it has found so far every 100 programs; with `--resume FILE` it goes on there.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
+import multiprocessing
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
 import aotlite as al
@@ -139,7 +146,78 @@ def _is_own(guard: Any) -> bool:
     return place_of(guard.location).text.startswith(("if ", "assert ", "while "))
 
 
+@attrs.frozen
+class Outcome:
+    """What one program has shown."""
+
+    seed: int
+    seen: Counter[str]
+    difference: str
+
+
+def outcome(seed: int, most: int, of_three: int, backend: str, *, witnesses: bool) -> Outcome:
+    """Compares the program of a seed at all sizes; an error is a difference."""
+    program = draw(seed)
+    try:
+        largest = most if len(program.symbols) < 3 else of_three
+        seen, difference = check(program, largest, witnesses=witnesses, backend=backend)
+    except Exception as error:
+        seen, difference = Counter(), f"{type(error).__name__}: {error}"
+    if witnesses and seen["open"]:
+        print(f"seed {seed} {program}\n{program.text}", flush=True)
+    return Outcome(seed, seen, difference and f"seed {seed}\n{program.text}{difference}\n")
+
+
+class Totals:
+    """What all programs have shown, in a file that a later run goes on with."""
+
+    def __init__(self, file: Path | None, first: int) -> None:
+        self.file = file
+        self.first = self.next = first
+        self.total: Counter[str] = Counter()
+        self.different: list[int] = []
+        if file is not None and file.exists():
+            found = json.loads(file.read_text())
+            self.first, self.next = found["first"], found["next"]
+            self.total, self.different = Counter(found["total"]), found["different"]
+
+    def add(self, found: Outcome) -> None:
+        self.next = found.seed + 1
+        self.total.update(found.seen)
+        self.different += [found.seed] if found.difference else []
+
+    def report(self) -> str:
+        """The counts so far, which are written into the file, too."""
+        if self.file is not None:
+            facts = {"first": self.first, "next": self.next, "different": self.different}
+            self.file.write_text(json.dumps({**facts, "total": self.total}))
+        counts = f"{len(self.different)} differ; {dict(self.total)}"
+        return f"{self.next - self.first} programs, {counts}"
+
+
 def main() -> int:
+    given = _parser().parse_args()
+    totals = Totals(given.resume, given.seed)
+    seeds = range(totals.next, totals.first + given.count)
+    of_three = given.most if given.most_of_three is None else given.most_of_three
+    how = {"most": given.most, "of_three": of_three, "backend": given.backend}
+    one = partial(outcome, **how, witnesses=given.witnesses)
+    with ExitStack() as stack:
+        found: Iterator[Outcome] = map(one, seeds)
+        if given.jobs > 1:
+            pool = stack.enter_context(multiprocessing.get_context("spawn").Pool(given.jobs))
+            found = pool.imap(one, seeds, chunksize=8)
+        for each in found:
+            totals.add(each)
+            if each.difference and len(totals.different) <= given.show:
+                print(each.difference, flush=True)
+            if (totals.next - totals.first) % given.report_every == 0:
+                print(totals.report(), flush=True)
+    print(totals.report())
+    return bool(totals.different)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -150,28 +228,14 @@ def main() -> int:
     parser.add_argument("--backend", default="reference")
     parser.add_argument("--witnesses", action="store_true", help="look for those of all guards")
     parser.add_argument("--show", type=int, default=5, help="differences to print (default 5)")
-    given = parser.parse_args()
-    total: Counter[str] = Counter()
-    different = 0
-    for seed in range(given.seed, given.seed + given.count):
-        program = draw(seed)
-        most = given.most if len(program.symbols) < 3 else given.most_of_three or given.most
-        try:
-            how = {"witnesses": given.witnesses, "backend": given.backend}
-            seen, difference = check(program, most, **how)
-        except Exception as error:
-            seen, difference = Counter(), f"{type(error).__name__}: {error}"
-        total.update(seen)
-        if (seed + 1 - given.seed) % 250 == 0:
-            print(f"{seed + 1 - given.seed} so far, {different} differ; {dict(total)}", flush=True)
-        if given.witnesses and seen["open"]:
-            print(f"seed {seed} {program}\n{program.text}", flush=True)
-        if difference:
-            different += 1
-            if different <= given.show:
-                print(f"seed {seed}\n{program.text}{difference}\n", flush=True)
-    print(f"{given.count} programs, {different} differ; {dict(total)}")
-    return different > 0
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
+    parser.add_argument(
+        "--report-every", type=int, default=100, help="programs between two reports (default 100)"
+    )
+    parser.add_argument(
+        "--resume", type=Path, help="a file of what was found so far: the run goes on after it"
+    )
+    return parser
 
 
 if __name__ == "__main__":

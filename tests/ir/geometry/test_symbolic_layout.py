@@ -174,3 +174,12 @@ def test_contiguous_shapes_of_any_size_need_no_assumption():
         assert layout.clone_strides(meta.shape, meta.stride) == meta.stride
         assert layout.view_strides(meta.shape, meta.stride, (meta.numel,)) is not None
     assert [] == table.log
+
+
+def test_strides_that_divide_by_a_difference_are_ordered():
+    """Where the larger sizes that tell an order would divide by 0."""
+    table = SymbolTable()
+    rows, columns = table.size(2, lower=0), table.size(1, lower=0)
+    count = 6 // abs(rows - columns)
+    assert not has_internal_overlap((rows, count), (count, 1))
+    assert all(assumption.holds(table.hints) for assumption in table.log)
