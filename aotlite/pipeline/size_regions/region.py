@@ -186,7 +186,7 @@ class SizeRegion:
 
     def begin(self, leaves: Sequence[object]) -> None:
         """Makes the function of calls, and the instance for these arguments."""
-        self.call = self._written()
+        self.call = self._written(len(leaves))
         key = self.key(leaves)
         if self.counted is not None:
             calls = self._counted_calls(key, leaves)
@@ -208,18 +208,17 @@ class SizeRegion:
         """The values of the symbols in a call."""
         return tuple([each.value(leaves) for each in self.sizes.sources.values()])
 
-    def _written(self) -> Callable[[Any], object]:
-        """The function of calls: it finds the instance for the sizes, and calls it."""
+    def _written(self, count: int) -> Callable[[Any], object]:
+        """The function of calls with so many arguments: it finds the instance for the sizes, and
+        calls it."""
         source = FunctionSource()
         source.scope.update(
             MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, RUNS=self._runs, other=self._other
         )
         found = self.sizes.sources.values()
-        tests = [each.test for each in found if each.test is not None]
-        if tests:
-            source.add("try:", f"    if not ({' and '.join(tests)}):", "        return MISS")
-        else:
-            source.add("try:")
+        tests = [f"len(leaves) == {count}"]
+        tests += [each.test for each in found if each.test is not None]
+        source.add("try:", f"    if not ({' and '.join(tests)}):", "        return MISS")
         key = listed([each.text for each in found])
         source.add(f"    key = {key}", "except GUARD_ERRORS:", "    return MISS")
         source.add("run = RUNS.get(key)", "if run is None:", "    return other(key, leaves)")
