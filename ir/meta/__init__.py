@@ -99,6 +99,8 @@ class TensorMeta:
 
     def concrete(self, values: Mapping[str, int]) -> TensorMeta:
         """The meta with its symbols replaced by these values, by name."""
+        if self.table is None:
+            return self
         shape, stride = concrete(self.shape, values), concrete(self.stride, values)
         return _intern(shape, stride, self.dtype, self.device)
 

@@ -141,10 +141,13 @@ def concrete(value: object, values: Mapping[str, int]) -> Any:
     >>> concrete((s0 // 2, 3), {"s0": 9})
     (4, 3)
     """
-    if isinstance(value, SymInt):
-        return value.table.evaluate(value, values)
-    if type(value) is tuple:
-        return tuple([concrete(item, values) for item in value])
+    kind = type(value)
+    if kind is int or kind is type:
+        return value
+    if kind is SymInt:
+        return value.table.evaluate(value, values)  # type: ignore[attr-defined]
+    if kind is tuple:
+        return tuple([each if type(each) is int else concrete(each, values) for each in value])  # type: ignore[attr-defined]
     put = getattr(value, "concrete", None)
     return value if put is None else put(values)
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeAlias
 
+from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.symbols.polynomial import (
     Atom,
     Monomial,
     Range,
+    Symbol,
     Terms,
     add,
     common_monomial,
@@ -25,7 +27,7 @@ from aotlite.ir.symbols.polynomial import (
 )
 from aotlite.ir.symbols.symint import SymInt, Table
 
-__all__ = ["FUNCTIONS", "Call", "call", "text_of", "without_quotient"]
+__all__ = ["FUNCTIONS", "Call", "call", "evaluated", "text_of", "without_quotient"]
 
 Value: TypeAlias = "int | SymInt"
 
@@ -107,6 +109,36 @@ def _power(table: Table, left: Value, right: Value) -> Value:
     low, _ = table.range(left)
     room = (1, None) if low is not None and low >= 1 else (None, None)
     return table.atom("**", left, right, room)
+
+
+def evaluated(terms: Terms, values: Mapping[str, int]) -> int:
+    """The value of a polynomial where symbols have these values, by name: ints, or sizes of another
+    table."""
+    total = 0
+    for monomial, c in terms.items():
+        for atom in monomial:
+            if isinstance(atom, Call):
+                c *= _applied(atom, values)
+            elif isinstance(atom, Symbol) and atom.name in values:
+                c *= values[atom.name]
+            else:
+                raise UnsupportedError(
+                    f"symbols: the value of {atom} is asked for, expected a size that is known "
+                    "before the graph runs"
+                )
+        total += c
+    return total
+
+
+def _applied(atom: Call, values: Mapping[str, int]) -> int:
+    left, right = (
+        evaluated(v.terms, values) if isinstance(v, SymInt) else v for v in (atom.left, atom.right)
+    )
+    for operand in (left, right):
+        if isinstance(operand, SymInt):
+            found: int = operand.table.call(atom.function, left, right)
+            return found
+    return FUNCTIONS[atom.function](left, right)
 
 
 # ------------------------------------------------------------------------------------- division

@@ -11,15 +11,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar, cast
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import attrs
 
-from aotlite.ir.errors import ArgumentError, UnsupportedError
+from aotlite.ir.errors import ArgumentError
 from aotlite.ir.provenance.location import Location
 from aotlite.ir.symbols import calls, sympy_forms
 from aotlite.ir.symbols.assumption import Answer, Assumption, Texts, concrete, marked, printing
-from aotlite.ir.symbols.calls import FUNCTIONS, Call, text_of
+from aotlite.ir.symbols.calls import Call, evaluated, text_of
 from aotlite.ir.symbols.events import Events, RuleRun
 from aotlite.ir.symbols.polynomial import (
     Atom,
@@ -280,6 +280,7 @@ class SymbolTable:
 
     def call(self, function: str, left: Value, right: Value) -> Any:
         """`//`, `%`, `**`, `max` or `min` of two values, one of them symbolic."""
+        asked = left, right
         if type(left) is int and function in ("max", "min"):  # one key for both orders
             left, right = right, left
         key = (function, left, right)
@@ -287,7 +288,7 @@ class SymbolTable:
         if found is None:
             self.terms_of(left), self.terms_of(right)
             found = self._calls[key] = calls.call(self, function, left, right)
-            self.said(function, left, right, found)
+            self.said(function, *asked, found)
         return found
 
     def atom(self, function: str, left: Value, right: Value, room: Range) -> Any:
@@ -316,22 +317,7 @@ class SymbolTable:
     def evaluate(self, value: Value, values: Mapping[str, int] | None = None) -> int:
         """The value where the symbols have these values, by name; by default their hints."""
         given = self.hints if values is None else values
-
-        def of_atom(atom: Any) -> int:
-            if isinstance(atom, Call):
-                operands = [self.evaluate(v, given) for v in (atom.left, atom.right)]
-                table = table_of(operands)  # the values may be symbols of it (`cases`)
-                if table is None:
-                    return FUNCTIONS[atom.function](*operands)
-                return cast(int, table.call(atom.function, *operands))
-            if atom.name not in given:
-                raise UnsupportedError(
-                    f"symbols: the value of {atom.name} is asked for, expected a size that is "
-                    "known before the graph runs"
-                )
-            return given[atom.name]
-
-        return evaluate(self.terms_of(value), of_atom)
+        return evaluated(self.terms_of(value), given)
 
     # --------------------------------------------------------------------------------- questions
     def known(self, fact: SymBool) -> bool | None:

@@ -28,6 +28,7 @@ from aotlite.ir.symbols.cases.parts import (
     Open,
     Room,
     SizePart,
+    has_calls,
     moved_fact,
     named,
     names_in,
@@ -35,6 +36,7 @@ from aotlite.ir.symbols.cases.parts import (
     parts_of,
     raise_open,
 )
+from aotlite.ir.symbols.polynomial import Symbol
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable
 
@@ -131,8 +133,11 @@ class _Run(Generic[T]):
             return None
         kept = _Proof(self, result).needed(list(self._new(asked.values())), hints)
         if kept:  # then `max(s0, 1)` may be s0, which may do for more sizes
-            simple = SizePart(self, [*self.facts, *kept], asked=no_matter).put(result)
-            if _written(simple) != _written(result):
+            facts = [*self.facts, *kept]
+            simple = result
+            if has_calls(result) or any(_is_equation(fact) for fact in facts):
+                simple = SizePart(self, facts, asked=no_matter).put(result)
+            if simple is not result and _written(simple) != _written(result):
                 fewer = _Proof(self, simple).needed(kept, {}) or []
                 if len(fewer) < len(kept):
                     kept, result = fewer, simple
@@ -140,8 +145,12 @@ class _Run(Generic[T]):
 
     def _new(self, asked: Iterable[Fact]) -> Iterator[Fact]:
         """What was asked, without what follows from the rest before it."""
-        learned = SizePart(self, self.facts, asked=no_matter)
-        for fact in asked:
+        first, rest = [*asked][:1], [*asked][1:]
+        yield from first  # which was open, by the facts alone
+        if not rest:
+            return
+        learned = SizePart(self, [*self.facts, *first], asked=no_matter)
+        for fact in rest:
             if not learned.knows(fact):
                 yield fact
                 learned.learn(fact)
@@ -229,10 +238,11 @@ class _Proof(Generic[T]):
             return [fact]
         self.left, self.wrong, self.facts = _RUNS, [], [*self.run.facts, *others]
         try:
-            if SizePart(self.run, self.facts).knows(fact):
+            if others and SizePart(self.run, self.facts).knows(fact):
                 return []
             first = names_in(fact)
-            self._search([fact.negated()], {}, sorted(first))
+            rooms = _excluded(fact)
+            self._search([] if rooms else [fact.negated()], rooms, sorted(first))
             less: list[Fact] = [
                 _is_not(self.run.table, self._fewer(values)) for values in self.wrong
             ]
@@ -309,6 +319,15 @@ class _Proof(Generic[T]):
             raise _TooMany
 
 
+def _excluded(fact: SymBool) -> dict[str, Room]:
+    """The value that the fact `s0 != 0` excludes, by name; empty where it is no such fact."""
+    if fact.relation != "!=" or type(fact.right) is not int or len(fact.left.terms) != 1:
+        return {}
+    ((monomial, c),) = fact.left.terms.items()
+    is_one = c == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol)
+    return {str(monomial[0]): fact.right} if is_one else {}
+
+
 class _TooMany(Exception):
     """There are too many values, or runs, to tell apart."""
 
@@ -344,6 +363,10 @@ def _rooms(lower: int, upper: int | None) -> Iterator[Room]:
     if upper is None or upper >= 2:
         yield 2, upper
     yield from range(1 if upper is None else min(1, upper), lower - 1, -1)
+
+
+def _is_equation(fact: Fact) -> bool:
+    return isinstance(fact, SymBool) and fact.relation == "=="
 
 
 def _written(value: object) -> object:

@@ -20,6 +20,7 @@ __all__ = [
     "Open",
     "Room",
     "SizePart",
+    "has_calls",
     "moved_fact",
     "named",
     "names_in",
@@ -164,6 +165,16 @@ def names_in(value: object) -> set[str]:
         return found
     parts = parts_of(value)
     return found if parts is None else names_in(parts)
+
+
+def has_calls(value: object) -> bool:
+    """Whether a size, a meta, or one in a tuple of them, has a part that is no polynomial."""
+    if type(value) is tuple:
+        return any(map(has_calls, value))
+    if type(value) is SymInt:
+        return any(isinstance(atom, Call) for monomial in value.terms for atom in monomial)
+    parts = parts_of(value)
+    return parts is not None and has_calls(parts)
 
 
 class _Meta(Protocol):

@@ -12,6 +12,7 @@ claims      an event as a statement, and its truth in Python's integers
 expansion   proofs by expanding polynomials, which decide most
 solver      proofs and counter-models by z3, the extra `verify`
 search      all small sizes, where there is no proof
+rule_results  a few small sizes, for results of rules by cases
 verdict     what was found, and the error about a counter-model
 weakest     the converse: for each guard, sizes that only it excludes, and rightly (DYN-24)
 
@@ -36,6 +37,7 @@ from aotlite.ir.symbols.validation.claims import (
     claims_of,
 )
 from aotlite.ir.symbols.validation.expansion import Expansion
+from aotlite.ir.symbols.validation.rule_results import wrong_result
 from aotlite.ir.symbols.validation.search import Searched, search
 from aotlite.ir.symbols.validation.solver import Solver, is_installed
 from aotlite.ir.symbols.validation.verdict import CounterModel, Verdict
@@ -127,7 +129,7 @@ class _Judging:
 
     def try_results(self, claims: list[Claim]) -> None:
         """Tries results of rules at a few small sizes; no solver knows the rules."""
-        found = search(self.premises, claims, self.deadline, quick=True).found if claims else None
+        found = wrong_result(self.premises, claims, self.deadline)
         if found is not None:
             claim = claims[found.index]
             if self.false is None or claim.index < self.false[0].index:

@@ -7,7 +7,7 @@ expressions, in Python's own integers (DYN-13); `expansion` and `solver` have pr
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -140,18 +140,18 @@ class Claim:
                 assumption: Assumption = self.left
                 return assumption.holds(at.values)
             if self.function == BY_CASES:
-                return self._gives(at.values)
+                return self.gives(concrete(self.left[1], at.values), at.values)
             found = CLAIMED[self.function](at.of(self.left), at.of(self.right))
             result = self.result
             return bool(found == (at.of(result) if isinstance(result, SymInt) else result))
         except _NO_VALUE:
             return False
 
-    def _gives(self, values: Values) -> bool:
-        """Whether the function gives the result at these values, and does not raise."""
-        function, operands = self.left
+    def gives(self, operands: Iterable[object], values: Values) -> bool:
+        """Whether its function gives for these operands the result at these values, and does not
+        raise."""
         try:
-            return bool(function(*concrete(operands, values)) == concrete(self.result, values))
+            return bool(self.left[0](*operands) == concrete(self.result, values))
         except (AotliteError, *_NO_VALUE):
             return False
 

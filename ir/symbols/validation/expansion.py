@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from aotlite.ir.symbols.calls import Call
+from aotlite.ir.symbols.polynomial import Terms
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.validation.claims import RELATIONS, Claim, Operand, Premises
 
@@ -25,8 +26,12 @@ _ONE: Expanded = {(): 1}
 
 def _sum(a: Expanded, b: Expanded, times: int = 1) -> Expanded:
     """a + times * b."""
-    found = {key: a.get(key, 0) + times * b.get(key, 0) for key in a.keys() | b.keys()}
-    return {key: c for key, c in found.items() if c}
+    found = dict(a)
+    for key, c in b.items():
+        found[key] = found.get(key, 0) + times * c
+        if not found[key]:
+            del found[key]
+    return found
 
 
 def _product(a: Expanded, b: Expanded) -> Expanded:
@@ -43,6 +48,8 @@ class Expansion:
 
     def __init__(self, premises: Premises) -> None:
         self._guards = set(map(id, premises.guards))
+        self._known: dict[int, tuple[SymInt, Expanded]] = {}
+        """By the id of a number, which is kept: the number, expanded."""
         self._atoms: dict[int, Any] = {}
         self._least: dict[int, int | None] = {}
         self._defined: dict[int, bool] = {}
@@ -142,11 +149,31 @@ class Expansion:
         if not truth:
             relation = _NEGATED[relation]
         difference = self._put(difference)
+        if self._compares(relation, difference):
+            return True
+        simpler = self._without_extremes(difference)
+        return simpler is not difference and self._compares(relation, simpler)
+
+    def _compares(self, relation: str, difference: Expanded) -> bool:
         if relation == "==":
             return not difference
         if relation == "!=":
             return self._is_nonzero(difference)
         return self._is_nonnegative(_nonnegative(relation, difference))
+
+    def _without_extremes(self, terms: Expanded) -> Expanded:
+        """The polynomial with `max(1, s0)` replaced by s0, where s0 is at least 1; and so on."""
+        values: dict[int, Expanded] = {}
+        for number in {number for key in terms for number in key}:
+            atom = self._atoms[number]
+            if isinstance(atom, Call) and atom.function in ("max", "min"):
+                left, right = self._put(self._of(atom.left)), self._put(self._of(atom.right))
+                excess = _sum(left, right, -1)
+                if self._is_nonnegative(excess):
+                    values[number] = left if atom.function == "max" else right
+                elif self._is_nonnegative(_sum({}, excess, -1)):
+                    values[number] = right if atom.function == "max" else left
+        return self._put(_put(terms, values)) if values else terms
 
     def _function(self, function: str, left: Expanded, right: Expanded, result: Expanded) -> bool:
         operands = left, right, result
@@ -161,7 +188,7 @@ class Expansion:
             return self._is_call("%", left, _sum(right, _ONE), result)
         if function in ("+", "-", "*", "**"):
             found = _COMBINED[function](left, right)
-            if found is not None and not self._put(_sum(found, result, -1)):
+            if found == result or found is not None and not self._put(_sum(found, result, -1)):
                 return True
         if function == "//" and self._quotient(left, right, result):
             return True
@@ -251,9 +278,16 @@ class Expansion:
 
     # --------------------------------------------------------------------------------- polynomials
     def _of(self, operand: Operand) -> Expanded:
+        if isinstance(operand, SymInt):
+            known = self._known.get(id(operand))
+            if known is None:
+                known = self._known[id(operand)] = operand, self._expanded(operand.terms)
+            return known[1]
         if isinstance(operand, int):
             return {(): int(operand)} if operand else {}
-        terms = operand.terms if isinstance(operand, SymInt) else operand
+        return self._expanded(operand)
+
+    def _expanded(self, terms: Terms) -> Expanded:
         found: Expanded = {}
         for monomial, c in terms.items():
             for atom in monomial:

@@ -19,6 +19,7 @@ from aotlite.ir.symbols.table import SymbolTable
 from aotlite.ir.symbols.validation import judge, solver, validate
 from aotlite.ir.symbols.validation.claims import CLAIMED, Claim, Evaluation, Premises, claims_of
 from aotlite.ir.symbols.validation.expansion import Expansion
+from aotlite.ir.symbols.validation.rule_results import wrong_result
 from aotlite.ir.symbols.validation.search import search
 from tests.ir.symbols.helpers.plants import plants
 from tests.ir.symbols.helpers.size_programs import SizeProgram, difference, drawn, points
@@ -315,3 +316,47 @@ def test_a_plant_is_taken_out_again():
     table, results = program.trace()
     assert concrete(results[0], {"s0": 5, "s1": 7}) == 35
     assert difference(program, table, results) is None
+
+
+@pytest.mark.rules("DYN-11")
+def test_extremes_of_decided_operands_need_no_solver():
+    """`max(s0, 1)` is s0 where a guard says that s0 is not 0."""
+    table, a, b = table_with(6, 5, lower=0)
+    strides = sizes.at_least_one(a) * 4, sizes.minimum(b, 3)
+    assert a != 0 and b >= 3 and strides[0] != a
+    verdict = judge(table, solver=False)
+    assert verdict.reach == -1 and not verdict.searched and verdict.expanded
+    lost = judge(table, [guard for guard in table.log if guard.text != "s0 != 0"], solver=False)
+    assert lost.counter is not None and lost.counter.values["s0"] == 0
+
+
+@pytest.mark.rules("DYN-13")
+def test_an_event_has_its_operands_in_their_order():
+    table, a = table_with(6)
+    assert sizes.maximum(2, a) is a and 20 // a is not a // 20
+    texts = [claim.text for claim in claims_of(table)]
+    assert "20 // s0 is 20//s0" in texts and "s0 // 20 is s0//20" in texts
+
+
+def _first_or_one(size):
+    return size if size > 4 else 1
+
+
+@pytest.mark.rules("DYN-11")
+def test_a_result_by_cases_is_tried_once_for_each_vector_of_its_sizes():
+    table, a, *_ = table_with(6, 5, 7, lower=0)
+    tried = []
+
+    def rule(size):
+        tried.append(size)
+        return size
+
+    def claim(function, result):
+        return Claim("by cases", (function, (a,)), None, result)
+
+    premises = Premises(table, [])
+    assert wrong_result(premises, [claim(rule, a)], time.monotonic() + 5) is None
+    assert sorted(set(tried)) == sorted(tried) and {0, 1, 2, 3, 6} <= set(tried)
+    claims = [claim(rule, a), claim(_first_or_one, a), claim(rule, a + 1)]
+    found = wrong_result(premises, claims, time.monotonic() + 5)
+    assert found is not None and found.index == 1 and found.values["s0"] in (0, 2, 3, 4)
