@@ -160,7 +160,7 @@ class _Proofs:
         """Whether it is proved; False for one without a proof, or when the time is over."""
         if isinstance(fact, Answer):
             return False
-        claim, begin = Claim(fact.relation, fact.left, fact.right, True), time.monotonic()
+        claim, begin = Claim(fact.relation, fact.left, fact.right, True), time.thread_time()
         if self._expansion is None:
             self._expansion = Expansion(self._premises)
         try:
@@ -174,7 +174,7 @@ class _Proofs:
                 self._solver = Solver(self._premises)
             return self._solver.refutes(claim, begin + self._left) is False
         finally:
-            self._left -= time.monotonic() - begin
+            self._left -= time.thread_time() - begin
 
 
 class _Expression:

@@ -77,7 +77,7 @@ def judge(
 ) -> Verdict:
     """As `validate`, but a counter-model is in the verdict. `solver`: whether to ask z3; default
     where it is installed."""
-    deadline = time.monotonic() + time_limit
+    deadline = time.thread_time() + time_limit
     premises = Premises(table, tuple(table.log if guards is None else guards))
     claims = claims_of(table)
     by_cases = [claim for claim in claims if claim.function == BY_CASES]
@@ -139,11 +139,11 @@ class _Judging:
         """Asks z3 of each open claim; returns the number of those that it proves."""
         if not self.open:
             return 0
-        until = time.monotonic() + _SHARE * (self.deadline - time.monotonic())
+        until = time.thread_time() + _SHARE * (self.deadline - time.thread_time())
         solver, left = Solver(self.premises), []
         asked = self.open
         for index, claim in enumerate(asked):
-            found = solver.refutes(claim, min(time.monotonic() + _EACH, until))
+            found = solver.refutes(claim, min(time.thread_time() + _EACH, until))
             if found is None:
                 left.append(claim)
             elif found is not False:

@@ -29,7 +29,7 @@ def wrong_result(premises: Premises, claims: Sequence[Claim], deadline: float) -
     """The earliest of these results that is another one at some sizes, by its index, and where."""
     left, found = list(map(_Result, claims)), None
     for values in _points(premises):
-        if not left or time.monotonic() > deadline:
+        if not left or time.thread_time() > deadline:
             break
         waiting = [index for index, each in enumerate(left) if not each.was_tried(values)]
         if not waiting or not _is_admitted(premises, values):

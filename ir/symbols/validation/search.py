@@ -122,7 +122,7 @@ class _Looking:
         for values in points:
             if not self.claims:
                 return True
-            if time.monotonic() > deadline:
+            if time.thread_time() > deadline:
                 return False
             self._at(values)
         return True

@@ -35,6 +35,10 @@ Formula: TypeAlias = Any
 
 _TRIES = 6
 """How many models are tried with Python's arithmetic before a question is given up."""
+_STEPS = 2_000_000
+"""The steps of z3 that stand for a second. A question takes as many on a machine that is busy."""
+_PATIENCE = 10
+"""By a clock, z3 may take so many times as long: a few steps with long numbers do."""
 
 
 @functools.cache
@@ -82,6 +86,7 @@ class Solver:
         """Values, other than those of `beyond`, that the premises admit and where it is false.
 
         False where there are none, which proves the claim; None where z3 does not know.
+        `deadline` is of the thread's processor time: a busy machine proves what a quiet one does.
         """
         violated = None if claim.function == "assumed" else self._violated(claim)
         if violated is None:
@@ -90,10 +95,8 @@ class Solver:
         try:
             self._solver.add(violated, *map(self._other_than, beyond))
             for _ in range(_TRIES):
-                left = int(1000 * (deadline - time.monotonic()))
-                if left < 1:
+                if not self._may_ask(deadline):
                     return None
-                self._solver.set("timeout", left)
                 answer = self._solver.check()
                 if answer == self._z3.unsat:
                     return False
@@ -110,18 +113,24 @@ class Solver:
     def implies(self, claim: Claim, guards: Sequence[Assumption], deadline: float) -> bool:
         """Whether these guards imply the claim: some of those that it was made to choose of."""
         violated = self._violated(claim)
-        left = int(1000 * (deadline - time.monotonic()))
-        if violated is None or left < 1:
+        if violated is None or not self._may_ask(deadline):
             return False
         self._solver.push()
         try:
             self._solver.add(violated)
-            self._solver.set("timeout", left)
             chosen = [self._switches[id(each)] for each in guards if id(each) in self._switches]
             proved: bool = self._solver.check(*chosen) == self._z3.unsat
             return proved
         finally:
             self._solver.pop()
+
+    def _may_ask(self, deadline: float) -> bool:
+        """Limits the next question to what is left of the thread's time; False if nothing is."""
+        left = int(1000 * (deadline - time.thread_time()))
+        if left >= 1:
+            self._solver.set("rlimit", left * _STEPS // 1000)
+            self._solver.set("timeout", left * _PATIENCE)
+        return left >= 1
 
     def _is_counter(self, claim: Claim, values: Values) -> bool:
         """Whether Python's arithmetic agrees."""

@@ -93,7 +93,7 @@ def weakest(
     is dropped before the others are looked at, the last one first, so that of two equal guards one
     stays.
     """
-    search = _Search(table, guards, differs, time.monotonic() + time_limit)
+    search = _Search(table, guards, differs, time.thread_time() + time_limit)
     search.asks = is_installed() if solver is None else solver
     search.drop_needless()
     search.sweep()
@@ -113,7 +113,7 @@ def implied(
 
     Of most others a size near the hints, or a small one, shows that they alone exclude it.
     """
-    search = _Search(table, guards, lambda _: True, time.monotonic() + time_limit)
+    search = _Search(table, guards, lambda _: True, time.thread_time() + time_limit)
     search.asks = is_installed() if solver is None else solver
     search.sweep(_FEW)
     search.drop_needless()
@@ -181,7 +181,7 @@ class _Search:
             yield from small(premises, side)
 
     def _is_wanted(self, needs: Iterable[GuardNeed]) -> bool:
-        in_time = time.monotonic() < self.deadline
+        in_time = time.thread_time() < self.deadline
         return in_time and any(n.is_open and len(n.tried) < _MOST_TRIES for n in needs)
 
     def _try(self, need: GuardNeed, values: Values) -> None:
