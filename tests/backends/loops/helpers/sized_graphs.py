@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,10 +18,13 @@ from aotlite.ir.graph.builder import Builder, Proxy
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_strides
 from aotlite.ir.run.transform import Transformer
+from aotlite.ir.symbols.assumption import concrete
 from aotlite.ir.symbols.symint import SymBool
 from aotlite.ir.symbols.table import SymbolTable
 
 SIZES = (0, 1, 2, 3, 4, 5, 8, 16, 17, 33, 64, 100)
+MOST = 200_000
+"""Elements: the interpreter of a convolution with a hundred of everything would take a minute."""
 HINTS = {"a": 24, "b": 40, "c": 12, "d": 6}
 
 Shape = tuple[int | str, ...]
@@ -37,7 +41,7 @@ class Sized:
     def values(
         self, count: int, seed: int = 0, sizes: tuple[int, ...] = SIZES
     ) -> list[dict[str, int]]:
-        """Up to `count` values of the symbols for which the graph is valid."""
+        """Up to `count` values of the symbols for which the graph is valid and not large."""
         names = list(self.table.symbols)
         every = list(itertools.product(sizes, repeat=len(names))) if len(names) < 4 else []
         drawn = random.Random(f"{self.name} {seed}")
@@ -57,7 +61,12 @@ class Sized:
         rooms = [(s, values[name]) for name, s in self.table.symbols.items()]
         if not all((s.lower or 0) <= n and (s.upper is None or n <= s.upper) for s, n in rooms):
             return False
-        return all(each.holds(values) for each in self.table.log)
+        return all(each.holds(values) for each in self.table.log) and self._elements(values) <= MOST
+
+    def _elements(self, values: dict[str, int]) -> int:
+        """Those of all inputs and results."""
+        nodes = [*self.graph.placeholders, *[node for node in self.graph.outputs if node]]
+        return sum(math.prod(concrete(node.meta.shape, values)) for node in nodes)
 
 
 def sized(name: str, function: Callable[..., Any], *shapes: Shape, low: int = 0) -> Sized:
