@@ -5,11 +5,14 @@ Spec: `specs/symbols.md`.
 
 from __future__ import annotations
 
-import functools
+import gc
 import sys
+import threading
 from abc import ABCMeta
-from collections.abc import Callable
-from types import CellType, FrameType, FunctionType, MethodType, ModuleType, NoneType
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from types import CodeType, FrameType, FunctionType, ModuleType, NoneType
 from typing import Any, Final
 
 from aotlite.ir.provenance.location import Location
@@ -60,49 +63,60 @@ def asking_place() -> Location | None:
 
 # ------------------------------------------------------------------- symbols that code keeps
 MOST_HELD = 10_000
-"""At most so many objects are looked at."""
+"""At most so many objects are looked at, the nearest first."""
 
 
 def held_symbol(function: object) -> object:
-    """A symbolic number that a function, hook or object holds, to be read when it is called: in its
-    closure, defaults, object, and containers there; None if there is none."""
-    stack, seen = [function], set[int]()
-    while stack and len(seen) < MOST_HELD:
-        each = stack.pop()
+    """A symbolic number that a function, hook or object reaches, to be read when it is called: in
+    its variables, and whatever objects there hold; None if there is none."""
+    waiting, seen = deque([function]), dict[int, object]()
+    while waiting and len(seen) < MOST_HELD:
+        each = waiting.popleft()
         kind = type(each)
         if hasattr(kind, "with_value"):
             return each
-        if id(each) in seen or kind in _HOLDS_NONE:
-            continue
-        seen.add(id(each))
-        stack += _held_by(each)
+        if id(each) not in seen and kind not in _HOLDS_NONE:
+            seen[id(each)] = each  # alive, so that no other object gets its id
+            waiting.extend(_held_by(each))
     return None
 
 
-_HOLDS_NONE = frozenset((int, float, complex, bool, str, bytes, NoneType, ModuleType, type))
+_HOLDS_NONE = frozenset(
+    (int, float, complex, bool, str, bytes, NoneType, ModuleType, CodeType, FrameType)
+)
 
 
-def _held_by(each: object) -> list[object]:
-    if isinstance(each, (list, tuple, set, frozenset)):
-        return list(each)
-    if isinstance(each, dict):
-        return [*each, *each.values()]
-    if isinstance(each, MethodType):
-        return [each.__self__, each.__func__]
+def _held_by(each: object) -> Iterable[object]:
+    package, _, inner = str(getattr(each, "__module__", "")).partition(".")
+    if package == "aotlite" and inner.partition(".")[0] not in _WRITTEN_AS_BY_USERS:
+        return ()
+    is_of_library = package == "numpy" or package in sys.stdlib_module_names
     if isinstance(each, FunctionType):
-        cells = [cell.cell_contents for cell in each.__closure__ or () if _is_filled(cell)]
-        return [*cells, each.__defaults__, each.__kwdefaults__, vars(each)]
-    if isinstance(each, functools.partial):
-        return [each.func, each.args, each.keywords]
-    is_ours = str(type(each).__module__).partition(".")[0] == "aotlite"
-    return [] if is_ours or not hasattr(each, "__dict__") else [vars(each)]
+        inside = [each.__closure__, each.__defaults__, each.__kwdefaults__, vars(each)]
+        return inside if is_of_library else [*inside, *_named_by(each.__code__, each.__globals__)]
+    if isinstance(each, type):
+        return () if is_of_library else [*vars(each).values(), *each.__bases__]
+    if isinstance(each, ContextVar):
+        return (each.get(None),)
+    here = getattr(each, "__dict__", None) if isinstance(each, threading.local) else None
+    return [*gc.get_referents(each), here]
 
 
-def _is_filled(cell: CellType) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False
+def _named_by(code: CodeType, variables: Mapping[str, object]) -> Iterator[object]:
+    """The globals that code names, and what it may read of those that are modules."""
+    for name in code.co_names:
+        found = variables.get(name)
+        yield found
+        if type(found) is ModuleType and not _is_known_module(found):
+            yield from [vars(found).get(other) for other in code.co_names]
+    for inner in code.co_consts:
+        if type(inner) is CodeType:
+            yield from _named_by(inner, variables)
+
+
+def _is_known_module(module: ModuleType) -> bool:
+    package = module.__name__.partition(".")[0]
+    return package in ("aotlite", "numpy") or package in sys.stdlib_module_names
 
 
 # ---------------------------------------------------------------------------- sizes of values

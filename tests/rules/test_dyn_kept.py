@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextvars
+import functools
+import itertools
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.ir.meta import tensor_meta
 
 pytestmark = pytest.mark.rules("DYN-23")
 
@@ -56,6 +63,158 @@ def test_numbers_that_are_read_later_are_those_of_the_call(
             listed = [(k, type(k), v if type(v) is int else v.tolist()) for k, v in values.items()]
             seen.append((listed, x.grad.tolist() if x.grad is not None else None))
         assert seen[0] == seen[1]
+
+
+class Slots:
+    __slots__ = ("n",)
+    n: int
+
+
+VARIABLE = contextvars.ContextVar("VARIABLE", default=1)
+ROOM = threading.local()
+
+
+def in_slots(n: int) -> Callable[[], int]:
+    held = Slots()
+    held.n = n
+    return lambda: held.n
+
+
+def in_a_class(n: int) -> Callable[[], int]:
+    made = type("Made", (), {"n": n})
+    return lambda: made().n
+
+
+def in_a_generator(n: int) -> Callable[[], int]:
+    def endless() -> Iterator[int]:
+        while True:
+            yield n
+
+    return endless().__next__
+
+
+def in_a_context(n: int) -> Callable[[], int]:
+    VARIABLE.set(n)
+    return lambda: VARIABLE.get()
+
+
+def in_a_thread(n: int) -> Callable[[], int]:
+    ROOM.n = n
+    return lambda: ROOM.n
+
+
+def in_an_error(n: int) -> Callable[[], int]:
+    error = ValueError("size", n)
+    return lambda: error.args[1]
+
+
+def later(n: int) -> Callable[[], int]:
+    def held() -> int:
+        return m
+
+    m = 1
+    held()
+    m = n
+    return held
+
+
+PLACES: dict[str, Callable[[int], Callable[[], int]]] = {
+    "slots": in_slots,
+    "class": in_a_class,
+    "generator": in_a_generator,
+    "context": in_a_context,
+    "thread": in_a_thread,
+    "later": later,
+    "slice": lambda n: lambda s=slice(0, n): s.stop,  # type: ignore[misc]
+    "proxy": lambda n: lambda s=MappingProxyType({"n": n}): s["n"],  # type: ignore[misc]
+    "partial": lambda n: functools.partial(operator.add, n, 1),
+    "repeated": lambda n: itertools.repeat(n).__next__,
+    "wrapped": lambda n: functools.wraps(len)(lambda: n),
+    "error": in_an_error,
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("way", ["hook", "rebound", "callback"])
+def test_a_number_is_found_wherever_it_is_kept(name: str, way: str, dynamic: bool | None) -> None:
+    def kept(x: Any) -> Any:
+        if way == "rebound":
+            read: Any = int
+            y = x * 2
+            y.register_hook(lambda g: g * read())
+            read = PLACES[name](x.shape[0])
+            return y
+        read = PLACES[name](x.shape[0])
+        if way == "callback":
+            return x + al.effects.callback(lambda: np.float32(read()), results="f32[]")
+        y = x * 2
+        y.register_hook(lambda g: g * read())
+        return y
+
+    compiled = al.compile(kept, dynamic=dynamic, backend="reference")
+    for n in (3, 4, 5, 3):
+        seen = []
+        for run in (kept, compiled):
+            x = al.arange(float(n)).requires_grad_()
+            found = run(x)
+            found.sum().backward()
+            assert x.grad is not None
+            seen.append((found.tolist(), x.grad.tolist()))
+        assert seen[0] == seen[1]
+
+
+def test_a_hook_that_each_backward_calls_is_given_its_gradient() -> None:
+    seen: list[Any] = []
+
+    def noted(x: Any) -> Any:
+        y = x * 2
+        y.register_hook(lambda g: seen.append((g.tolist(), type(g.shape[0]))))
+        y.register_hook(lambda g: g * 3 if seen else seen.append(1))
+        return y[:2] * 3
+
+    for dynamic in (None, True):
+        compiled = al.compile(noted, dynamic=dynamic, backend="reference")
+        for n in (3, 4, 5, 1, 3):
+            outcomes = []
+            for run in (noted, compiled):
+                x = al.arange(float(n)).requires_grad_()
+                run(x).sum().backward()
+                assert x.grad is not None
+                outcomes.append((x.grad.tolist(), list(seen)))
+                seen.clear()
+            assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.rules("DYN-31")
+def test_a_hook_that_each_backward_calls_for_a_count() -> None:
+    seen: list[Any] = []
+
+    def noted(x: Any) -> Any:
+        y = x[x > 0] * 2
+        y.register_hook(lambda g: seen.append(g.tolist()))
+        return y * 3
+
+    compiled = al.compile(noted, backend="reference")
+    for values in ([1.0, -1.0, 2.0], [1.0, 3.0, 2.0], [-1.0, -1.0, -2.0], [1.0, -1.0, 5.0]):
+        outcomes = []
+        for run in (noted, compiled):
+            x = al.tensor(values).requires_grad_()
+            run(x).sum().backward()
+            assert x.grad is not None
+            outcomes.append((x.grad.tolist(), list(seen)))
+            seen.clear()
+        assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_callback_whose_results_have_a_size_of_the_call(dynamic: bool | None) -> None:
+    def doubled(x: Any) -> Any:
+        return al.effects.callback(lambda a: a * 2, x, results=tensor_meta((x.shape[0],)))
+
+    compiled = al.compile(doubled, dynamic=dynamic, backend="reference")
+    for n in (3, 4, 5, 3):
+        assert compiled(al.arange(float(n))).tolist() == doubled(al.arange(float(n))).tolist()
 
 
 def test_a_hook_that_reads_a_marked_size_is_refused() -> None:

@@ -17,6 +17,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.op.host_function import host_function
 from aotlite.ir.ops.effects import HOST_CALLBACK, metas_of
+from aotlite.ir.symbols.python_number import plain
 
 
 def callback(function: Callable[..., object], *tensors: Tensor, results: Any = ()) -> Any:
@@ -53,7 +54,7 @@ def _text(result: object) -> str:
     """The text of the meta of a declared result. Raises ArgumentError for anything else."""
     text = result
     if isinstance(result, TensorMeta):
-        text = meta_text(tensor_meta(result.shape, result.stride, result.dtype))
+        text = meta_text(tensor_meta(plain(result.shape), plain(result.stride), result.dtype))
     try:
         if isinstance(text, str) and len(metas_of(text)) == 1:
             return text

@@ -52,12 +52,17 @@ class DataSizes:
 
     _results: tuple[Tensor, ...] = ()
     """The values of the symbols, in their order."""
+    _kept: tuple[Callable[..., object], ...] = ()
+    """The hooks and callbacks of the function."""
 
     def __init__(self, recorder: CaptureTrace) -> None:
         self.recorder = recorder
 
     def end(self) -> tuple[Tensor, ...]:
         """The function has returned: the values of the symbols, which become results."""
+        for function in self._kept:  # by now they hold what later calls find there
+            self._check_kept(function)
+        self._kept = ()
         self._values = None  # the recorder may live on, for derivatives of a backward
         if self._own is not None:
             self._own.texts, self._own.shown_as_ints = Texts.SYMBOLS, False
@@ -93,11 +98,16 @@ class DataSizes:
         return self._symbol(found, "item()", None)
 
     def keep(self, function: Callable[..., object]) -> None:
-        """Notes a hook or callback that holds a symbol, which has no value in later calls (DYN-23).
+        """Notes a hook or callback, which later calls run: it must hold no symbol (DYN-23).
 
-        So the function is captured with numbers. Raises UnsupportedError for a number that depends
-        on values, which no capture has.
+        Raises UnsupportedError for a number that depends on values, which no capture has.
         """
+        self._kept += (function,)
+        if self.recorder.sizes is not None and self.recorder.sizes.counts:
+            self._check_kept(function)
+
+    def _check_kept(self, function: Callable[..., object]) -> None:
+        """Has the function captured with numbers if this hook or callback holds a symbol."""
         sizes = self.recorder.sizes
         found = None if sizes is None else held_symbol(function)
         if sizes is None or found is None:

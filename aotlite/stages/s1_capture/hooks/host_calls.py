@@ -27,10 +27,11 @@ from aotlite.eager.subclass.protocol import (
 )
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.geometry.overlap import has_internal_overlap
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.op.host_function import HostFunction
 from aotlite.ir.ops.effects import HOST_CALLBACK
+from aotlite.ir.symbols.python_number import plain
 
 Hook = Callable[..., Any]
 
@@ -102,16 +103,23 @@ class HostCalledHooks:
     def known(self, hook: Hook, grad: Tensor) -> HostCalledHook | None:
         """The callback made before for this hook and this form of gradient, if there is one."""
         for each in self._called:
-            if each.hook is hook and each.form.meta is grad.meta and each.form.is_of(grad):
-                return each
+            if each.hook is hook and each.form.meta is _in_numbers(grad.meta):
+                if each.form.is_of(grad):
+                    return each
         return None
 
     def later(self, hook: Hook, grad: Tensor) -> HostCalledHook:
         """A new callback for this hook and this form of gradient."""
         form = HookSignature.of(grad)
+        form = attrs.evolve(form, meta=_in_numbers(form.meta))
         made = HostCalledHook(hook, form, HostFunction(hook, on_host(_on_arrays(hook, form))))
         self._called.append(made)
         return made
+
+
+def _in_numbers(meta: TensorMeta) -> TensorMeta:
+    """The meta without symbols: a callback's text declares results in numbers (DYN-23)."""
+    return tensor_meta(plain(meta.shape), plain(meta.stride), meta.dtype, meta.device)
 
 
 def _on_arrays(hook: Hook, form: HookSignature) -> Hook:
