@@ -55,7 +55,7 @@ _DEPTH = 4
 
 
 class Facts:
-    """The facts that are known beyond the atoms' own ranges; added, and never removed."""
+    """The facts that are known beyond the atoms' own ranges; added, and replaced by equal ones."""
 
     __slots__ = ("_extremes", "_least", "_nonzero", "_say", "_values")
 
@@ -244,14 +244,21 @@ class Facts:
         self._decide_extremes()
 
     def _say_again(self) -> None:
-        """Adds the earlier facts again, with the newly known atom replaced by its value."""
+        """Replaces earlier facts by those with the newly known atom replaced by its value."""
         for key, least in list(self._least.items()):
-            terms = add(dict(key), {(): least} if least else {}, -1)
-            if not _constant(self.settled(terms)):
-                self.learn_nonnegative(terms)
+            terms = dict(key)
+            settled = self.settled(terms)
+            if settled is not terms:
+                self._least.pop(key, None)
+                if not _constant(settled):
+                    self.learn_nonnegative(add(settled, {(): least} if least else {}, -1))
         for key in list(self._nonzero):
-            if not _constant(self.settled(dict(key))):
-                self.learn_nonzero(dict(key))
+            terms = dict(key)
+            settled = self.settled(terms)
+            if settled is not terms:
+                self._nonzero.discard(key)
+                if not _constant(settled):
+                    self.learn_nonzero(settled)
 
     def learn_nonzero(self, terms: Terms) -> None:
         """Adds the fact that the polynomial is not 0."""

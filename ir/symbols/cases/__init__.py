@@ -23,6 +23,7 @@ from typing import Generic, TypeVar
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.symbols.assumption import Answer, Assumption, concrete
 from aotlite.ir.symbols.calls import settled, text_of
+from aotlite.ir.symbols.cases.known_results import keep_known, key_of, known_for
 from aotlite.ir.symbols.cases.parts import (
     Fact,
     Open,
@@ -68,10 +69,15 @@ def fewest(table: SymbolTable, function: Callable[..., T], operands: tuple[objec
     finally:
         table.asked = None
     run = _Run(table, function, operands)
+    key = key_of(run)
+    known = known_for(key)
+    if known is not None:
+        return run.logged(*known)
     for hints in run.hints():
         found = run.by(hints)
         if found:
-            return found[0]
+            keep_known(key, run, *found)
+            return run.logged(tuple(run.symbols), *found)
     return function(*operands)  # it raises
 
 
@@ -92,11 +98,11 @@ class _Run(Generic[T]):
         self.table = table
         self.function = function
         self.given = operands
-        known = _known(table)
+        known, facts = _assumed(table)
         self.operands: tuple[object, ...] = concrete(operands, named(known)) if known else operands
         """With one symbol for all that are known to be equal, so that few facts are left."""
         names = names_in(self.operands)
-        self.facts = [fact for fact in _facts(table, known) if names_in(fact) <= names]
+        self.facts = [fact for fact, about in facts if about <= names]
         """What is assumed of the operands' symbols alone: a fact on others may say something, too,
         but seldom does, and there are many in a large graph."""
         self.symbols = {name: table.symbols[name] for name in table.symbols if name in names}
@@ -112,8 +118,8 @@ class _Run(Generic[T]):
             yield larger
         yield {}
 
-    def by(self, hints: Mapping[str, int]) -> tuple[T] | None:
-        """(result,) by these hints, with what it needs logged; None if it is none of the call's.
+    def by(self, hints: Mapping[str, int]) -> tuple[Sequence[Fact], T] | None:
+        """What the result by these hints needs, and the result; None if it is none of the call's.
 
         Then the function raises by these hints, or needs what the call's own hints do not fulfil.
         """
@@ -141,7 +147,7 @@ class _Run(Generic[T]):
                 fewer = _Proof(self, simple).needed(kept, {}) or []
                 if len(fewer) < len(kept):
                     kept, result = fewer, simple
-        return None if kept is None else (self._logged(kept, result),)
+        return None if kept is None else (kept, result)
 
     def _new(self, asked: Iterable[Fact]) -> Iterator[Fact]:
         """What was asked, without what follows from the rest before it."""
@@ -155,10 +161,11 @@ class _Run(Generic[T]):
                 yield fact
                 learned.learn(fact)
 
-    def _logged(self, kept: Sequence[Fact], result: T) -> T:
-        """The result in the call's own symbols; logs what is kept."""
+    def logged(self, symbols: Sequence[str], kept: Sequence[Fact], result: T) -> T:
+        """The result in the call's own symbols, for those of these names; logs what is kept."""
         table = self.table
-        names = named({name: table.named(name) for name in self.symbols})
+        own = map(table.named, self.symbols)
+        names = named(dict(zip(symbols, own, strict=True)))
         for fact in kept:
             moved = moved_fact(fact, names)
             if isinstance(moved, Answer):
@@ -178,6 +185,18 @@ class _Run(Generic[T]):
     def fulfilled(self, fact: Fact) -> bool:
         """Whether the hints of the call fulfil it."""
         return Assumption(fact, None, None).holds(self.table.hints)
+
+
+def _assumed(
+    table: SymbolTable,
+) -> tuple[dict[str, int | SymInt], list[tuple[Fact, set[str]]]]:
+    """What symbols are known to be, and what else is assumed, with the symbols in it."""
+    key = _assumed, len(table.log)
+    if key not in table.cache:
+        known = _known(table)
+        table.cache[key] = known, [(fact, names_in(fact)) for fact in _facts(table, known)]
+    found: tuple[dict[str, int | SymInt], list[tuple[Fact, set[str]]]] = table.cache[key]
+    return found
 
 
 def _known(table: SymbolTable) -> dict[str, int | SymInt]:

@@ -9,6 +9,7 @@ lower bound and a rest: s0*s1 - s1 with sizes of at least 2 is (2 + a)*(2 + b) -
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -58,9 +59,20 @@ class Expansion:
         self._facts: list[Expanded] = []
         """Polynomials that are at least 0 by a guard."""
         self._nonzero: list[Expanded] = []
+        self._zeros: list[Expanded] = []
+        """Polynomials that are 0 by a guard, with both signs."""
         for guard in premises.guards:
             if isinstance(guard.fact, SymBool):
                 self._learn(guard.fact)
+        self._narrow_all()
+        for terms in self._zeros:  # a product of which the other factors are not 0
+            self._solve(self._without_factors(self._put(terms)))
+        self._narrow_all()
+        simple = [self._without_factors(self._put(terms)) for terms in self._zeros]
+        self._known_zeros = {frozenset(terms.items()) for terms in simple}
+        self._nonzero = list(map(self._without_factors, self._nonzero))
+
+    def _narrow_all(self) -> None:
         self._facts = [self._put(fact) for fact in self._facts]
         self._nonzero = [self._put(terms) for terms in self._nonzero]
         for fact in self._facts:
@@ -74,18 +86,19 @@ class Expansion:
         if fact.relation == "!=":
             self._nonzero.append(difference)
         elif fact.relation == "==":
-            self._facts += [difference, _sum({}, difference, -1)]
+            both = [difference, _sum({}, difference, -1)]
+            self._facts += both
+            self._zeros += both
             self._solve(self._put(difference))
         else:
             self._facts.append(_nonnegative(fact.relation, difference))
 
     def _solve(self, zero: Expanded) -> None:
-        """Solves an equation for a symbol, the youngest that stands alone."""
-        for key, c in sorted(zero.items(), reverse=True):
-            alone = len(key) == 1 and abs(c) == 1 and not isinstance(self._atoms[key[0]], Call)
-            if alone and not any(key[0] in other for other in zero if other != key):
-                if any(isinstance(self._atoms[n], Call) for other in zero for n in other):
-                    continue  # it may contain the symbol
+        """Solves an equation for a symbol, the youngest that stands alone; else for a call."""
+        alone = [(key, c) for key, c in sorted(zero.items(), reverse=True) if len(key) == 1]
+        alone.sort(key=lambda term: isinstance(self._atoms[term[0][0]], Call))
+        for key, c in alone:
+            if abs(c) == 1 and not any(key[0] in other for other in zero if other != key):
                 rest = {other: -c * k for other, k in zero.items() if other != key}
                 put = {key[0]: rest}
                 self._values = {n: _put(value, put) for n, value in self._values.items()} | put
@@ -148,15 +161,33 @@ class Expansion:
     def _relation(self, relation: str, difference: Expanded, truth: bool) -> bool:
         if not truth:
             relation = _NEGATED[relation]
-        difference = self._put(difference)
+        difference = self._without_factors(self._put(difference))
         if self._compares(relation, difference):
             return True
         simpler = self._without_extremes(difference)
         return simpler is not difference and self._compares(relation, simpler)
 
+    def _without_factors(self, terms: Expanded) -> Expanded:
+        """The polynomial without factors that are at least 1."""
+        if not terms:
+            return terms
+        shared: list[int] = []
+        first, *others = terms
+        for number in set(first):
+            count = min([first.count(number), *[key.count(number) for key in others]])
+            least = self._lower(number) if count else None
+            shared += [number] * count if least is not None and least >= 1 else []
+        divisor = math.gcd(*terms.values())
+        if not shared and divisor == 1:
+            return terms
+        return {_divided(key, shared): c // divisor for key, c in terms.items()}
+
     def _compares(self, relation: str, difference: Expanded) -> bool:
-        if relation == "==":
-            return not difference
+        if relation in ("==", "<=", ">="):
+            if not difference or frozenset(difference.items()) in self._known_zeros:
+                return True
+            if relation == "==":
+                return False
         if relation == "!=":
             return self._is_nonzero(difference)
         return self._is_nonnegative(_nonnegative(relation, difference))
@@ -226,6 +257,7 @@ class Expansion:
 
     # ----------------------------------------------------------------------------------- the signs
     def _is_nonzero(self, terms: Expanded) -> bool:
+        terms = self._without_factors(terms)
         if any(terms == sign for fact in self._nonzero for sign in (fact, _sum({}, fact, -1))):
             return True
         above = self._is_nonnegative(_sum(terms, _ONE, -1))
@@ -238,10 +270,33 @@ class Expansion:
 
     def _is_positive_by_terms(self, terms: Expanded) -> bool:
         low = self._low(terms)
+        if low is None and any(c < 0 and len(key) == 1 for key, c in terms.items()):
+            low = self._low(self._at_most(terms))
         return low is not None and low >= 0
+
+    def _at_most(self, terms: Expanded) -> Expanded:
+        """The polynomial, or less, with upper bounds for what is subtracted: 3 for s0 % 4."""
+        found = dict(terms)
+        for key, c in terms.items():
+            most = self._upper(key[0]) if c < 0 and len(key) == 1 else None
+            if most is not None:
+                del found[key]
+                found = _sum(found, {(): c * most} if most else {})
+        return found
+
+    def _upper(self, number: int) -> int | None:
+        atom = self._atoms[number]
+        if not isinstance(atom, Call):
+            most: int | None = atom.room[1]
+            return most
+        is_rest = atom.function == "%" and isinstance(atom.right, int) and atom.right > 0
+        return int(atom.right) - 1 if is_rest else None
 
     def _low(self, terms: Expanded) -> int | None:
         """A lower bound of a polynomial: the constant, where no other coefficient is negative."""
+        degree = max(map(len, terms), default=0)
+        if any(c < 0 and len(key) == degree > 0 for key, c in terms.items()):
+            return None  # no other term has multiples of it
         shifts: dict[int, Expanded] = {}
         for key in terms:
             for number in key:
@@ -252,15 +307,19 @@ class Expansion:
         counted = _put(terms, shifts)
         return counted.get((), 0) if all(c >= 0 for key, c in counted.items() if key) else None
 
+    def _low_of(self, terms: Expanded) -> int | None:
+        low = self._low(self._put(terms))  # which may contain what is asked for
+        return self._low(terms) if low is None else low
+
     def _lower(self, number: int) -> int | None:
         """A lower bound of an atom, by its declared range or by what it is."""
         if number not in self._least:
-            atom = self._atoms[number]
+            atom, self._least[number] = self._atoms[number], None  # it may be asked within itself
             self._least[number] = self._call_lower(atom) if isinstance(atom, Call) else atom.room[0]
         return self._least[number]
 
     def _call_lower(self, atom: Call) -> int | None:
-        left, right = (self._low(self._put(self._of(v))) for v in (atom.left, atom.right))
+        left, right = (self._low_of(self._of(v)) for v in (atom.left, atom.right))
         if atom.function == "max":
             known = [low for low in (left, right) if low is not None]
             total = _sum(self._of(atom.left), self._of(atom.right))
@@ -301,6 +360,11 @@ class Expansion:
         return _put(terms, self._values) if self._values else terms
 
 
+def _divided(key: tuple[int, ...], by: list[int]) -> tuple[int, ...]:
+    rest = list(key)
+    for number in by:
+        rest.remove(number)
+    return tuple(rest)
 
 
 def _power(base: Expanded, exponent: Expanded) -> Expanded | None:

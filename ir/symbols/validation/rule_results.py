@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.cases.known_results import tried_before
 from aotlite.ir.symbols.cases.parts import names_in
 from aotlite.ir.symbols.validation.claims import Claim, Premises, Values
 from aotlite.ir.symbols.validation.search import Found, near, sides, small
@@ -55,7 +56,7 @@ def _is_admitted(premises: Premises, values: Values) -> bool:
 
 
 class _Result:
-    """A claim, and the sizes at which it was tried."""
+    """A claim, and the sizes at which it was found to hold, for any trace."""
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
@@ -63,20 +64,22 @@ class _Result:
         found = [names_in(operand) for operand in self.operands]
         self.moving = [index for index, names in enumerate(found) if names]
         self.names = sorted(names_in(claim.result).union(*found))
-        self.tried: set[tuple[int, ...]] = set()
+        self.tried = tried_before((*claim.left, claim.result), self.names)
 
     def was_tried(self, values: Values) -> bool:
         return tuple([values[name] for name in self.names]) in self.tried
 
     def holds(self, values: Values) -> bool:
         """Whether it is true at these values."""
-        self.tried.add(tuple([values[name] for name in self.names]))
         operands = list(self.operands)
         try:
             for index in self.moving:
                 operands[index] = concrete(operands[index], values)
-            return self.claim.gives(operands, values)
+            found = self.claim.gives(operands, values)
         except OverflowError:
             return True
         except (AotliteError, ZeroDivisionError, ValueError):
             return False
+        if found:
+            self.tried.add(tuple([values[name] for name in self.names]))
+        return found
