@@ -252,9 +252,9 @@ def _draw_more(item: Any) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if not HAS_TORCH and item.get_closest_marker("torch"):
         pytest.skip("PyTorch is not installed")
-    known = sys.modules.get("aotlite.ir.symbols.cases.known_results")
+    known = sys.modules.get("aotlite.ir.symbols.cases.results")
     if known is not None:  # a test may plant a mistake in what finds them
-        known.forget_known_results()
+        known.forget_results()
 
 
 @pytest.hookimpl(wrapper=True)

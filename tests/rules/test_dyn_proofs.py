@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.ir.symbols.cases.known_results import forget_known_results
+from aotlite.ir.symbols.cases.results import forget_results
 
 
 def folded(x: al.Tensor, y: al.Tensor) -> al.Tensor:
@@ -65,7 +65,7 @@ def test_results_that_a_search_by_cases_found_are_tried(monkeypatch: pytest.Monk
         return []
 
     monkeypatch.setattr("aotlite.ir.symbols.cases._Proof.needed", nothing)
-    forget_known_results()
+    forget_results()
     with pytest.raises(al.GuardError, match=r"is false at s0=0.* amax.*return x.t\(\).amax\(1\)"):
         al.compile(largest, dynamic=True, backend="reference")(al.ones(3, 4))
 

@@ -18,12 +18,12 @@ ask then whether sizes are. Spec: `specs/symbols.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.symbols.assumption import Answer, Assumption, concrete
 from aotlite.ir.symbols.calls import settled, text_of
-from aotlite.ir.symbols.cases.known_results import keep_known, key_of, known_for
+from aotlite.ir.symbols.cases.results import keep_known, key_of, known_for
 from aotlite.ir.symbols.cases.parts import (
     Fact,
     Open,
@@ -72,7 +72,8 @@ def fewest(table: SymbolTable, function: Callable[..., T], operands: tuple[objec
     key = key_of(run)
     known = known_for(key)
     if known is not None:
-        return run.logged(*known)
+        names, kept, result = known
+        return run.logged(names, kept, cast("T", result))
     for hints in run.hints():
         found = run.by(hints)
         if found:

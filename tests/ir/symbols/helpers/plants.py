@@ -19,7 +19,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.ir.symbols.cases.known_results import forget_known_results
+from aotlite.ir.symbols.cases.results import forget_results
 
 MODULES = ("calls", "polynomial", "proofs", "symint", "table")
 _UNTOUCHED = ("text", "repr", "str", "locate", "place", "refuse", "asked", "said", "rule_of")
@@ -74,13 +74,13 @@ class Plant:
     def planted(self) -> Iterator[None]:
         """A block in which the mistake is in."""
         function = _functions(self.module)[self.function]
-        forget_known_results()
+        forget_results()
         sound, function.__code__ = function.__code__, _code(self.changed, function.__code__)
         try:
             yield
         finally:
             function.__code__ = sound
-            forget_known_results()
+            forget_results()
 
 
 @functools.cache

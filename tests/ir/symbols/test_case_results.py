@@ -9,7 +9,7 @@ from aotlite.ir.meta import tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_meta
 from aotlite.ir.op import OPS
 from aotlite.ir.symbols import cases
-from aotlite.ir.symbols.cases.known_results import forget_known_results
+from aotlite.ir.symbols.cases.results import forget_results
 from aotlite.ir.symbols.table import SymbolTable
 
 
@@ -42,7 +42,7 @@ def test_a_second_trace_needs_the_same_without_a_search(runs):
     table, again, same = asked((3, 4))
     assert (again, same) == (log, result) and len(runs) == 1
     assert [event for event in table.events if type(event) is tuple and event[0] == "!="]
-    forget_known_results()
+    forget_results()
     assert asked((3, 4))[1:] == (log, result) and len(runs) == 2
 
 

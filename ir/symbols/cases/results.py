@@ -9,32 +9,32 @@ of no trace, so that no trace stays alive.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from aotlite.ir.symbols.assumption import Answer
 from aotlite.ir.symbols.calls import Call
 from aotlite.ir.symbols.cases.parts import Fact, Open, SizePart, moved_fact, parts_of
-from aotlite.ir.symbols.polynomial import Symbol, Terms
+from aotlite.ir.symbols.polynomial import Atom, Symbol, Terms
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable
 
-__all__ = ["Known", "forget_known_results", "keep_known", "key_of", "known_for", "tried_before"]
+__all__ = ["Known", "forget_results", "keep_known", "key_of", "known_for", "tried_before"]
 
 MOST = 4096
 """How many results are kept; then all are forgotten."""
 
-Known = tuple[tuple[str, ...], "Sequence[Fact]", Any]
+Known = tuple[tuple[str, ...], "Sequence[Fact]", object]
 """The names of symbols in the order of the key, and in these symbols the facts that a result
 needs, and the result."""
 _KNOWN: dict[object, Known] = {}
 _TRIED: dict[object, set[tuple[int, ...]]] = {}
 
 
-class Asked(Protocol):
+class RuleQuestion(Protocol):
     """A function of sizes, with what is known of their symbols."""
 
     table: SymbolTable
-    function: Callable[..., Any]
+    function: Callable[..., object]
     operands: tuple[object, ...]
     facts: list[Fact]
     symbols: dict[str, Symbol]
@@ -45,9 +45,9 @@ def known_for(key: object) -> Known | None:
     return _KNOWN.get(key)
 
 
-def keep_known(key: object, asked: Asked, facts: Sequence[Fact], result: object) -> None:
+def keep_known(key: object, question: RuleQuestion, facts: Sequence[Fact], result: object) -> None:
     """Keeps what was found for this key, unless it needs more where nothing is known."""
-    part = SizePart(asked, ())
+    part = SizePart(question, ())
     try:
         moved = [moved_fact(fact, part.names) for fact in facts]
         result = part.put(result)
@@ -57,7 +57,7 @@ def keep_known(key: object, asked: Asked, facts: Sequence[Fact], result: object)
         _KNOWN.clear()
     needed = [fact for fact in moved if not isinstance(fact, bool)]
     if len(needed) == len(moved):
-        _KNOWN[key] = tuple(asked.symbols), needed, result
+        _KNOWN[key] = tuple(question.symbols), needed, result
 
 
 def tried_before(value: object, names: Sequence[str]) -> set[tuple[int, ...]]:
@@ -68,19 +68,19 @@ def tried_before(value: object, names: Sequence[str]) -> set[tuple[int, ...]]:
     return _TRIED.setdefault(_form(value, {name: place for place, name in enumerate(names)}), set())
 
 
-def forget_known_results() -> None:
+def forget_results() -> None:
     """Forgets all: after a change of code."""
     _KNOWN.clear()
     _TRIED.clear()
 
 
-def key_of(asked: Asked) -> object:
+def key_of(question: RuleQuestion) -> object:
     """What questions have in common that differ in the names of symbols only."""
-    symbols = asked.symbols.values()
+    symbols = question.symbols.values()
     places = {symbol.name: place for place, symbol in enumerate(symbols)}
     rooms = tuple([(each.hint, each.lower, each.upper) for each in symbols])
-    facts = tuple([_form(fact, places) for fact in asked.facts])
-    return asked.function, _form(asked.operands, places), facts, rooms
+    facts = tuple([_form(fact, places) for fact in question.facts])
+    return question.function, _form(question.operands, places), facts, rooms
 
 
 def _form(value: object, places: Mapping[str, int]) -> object:
@@ -106,7 +106,7 @@ def _polynomial(terms: Terms, places: Mapping[str, int]) -> object:
     return frozenset([(tuple([_atom(a, places) for a in m]), c) for m, c in terms.items()])
 
 
-def _atom(atom: Any, places: Mapping[str, int]) -> object:
+def _atom(atom: Atom, places: Mapping[str, int]) -> object:
     if isinstance(atom, Call):
         return atom.function, _form(atom.left, places), _form(atom.right, places)
-    return places[atom.name]
+    return places[str(atom)]
