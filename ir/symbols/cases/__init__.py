@@ -23,7 +23,6 @@ from typing import Generic, TypeVar, cast
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.symbols.assumption import Answer, Assumption, concrete
 from aotlite.ir.symbols.calls import settled, text_of
-from aotlite.ir.symbols.cases.results import keep_known, key_of, known_for
 from aotlite.ir.symbols.cases.parts import (
     Fact,
     Open,
@@ -37,6 +36,7 @@ from aotlite.ir.symbols.cases.parts import (
     parts_of,
     raise_open,
 )
+from aotlite.ir.symbols.cases.results import keep_known, key_of, known_for
 from aotlite.ir.symbols.polynomial import Symbol
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable

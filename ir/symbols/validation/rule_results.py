@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.symbols.assumption import concrete
-from aotlite.ir.symbols.cases.results import tried_before
 from aotlite.ir.symbols.cases.parts import names_in
+from aotlite.ir.symbols.cases.results import tried_before
 from aotlite.ir.symbols.validation.claims import Claim, Premises, Values
 from aotlite.ir.symbols.validation.search import Found, near, sides, small
 
