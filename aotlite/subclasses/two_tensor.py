@@ -12,6 +12,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import tangent_form
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.meta.symbolic import same_meta
 from aotlite.subclasses.encoded import wrong
 
 
@@ -31,7 +32,7 @@ class TwoTensor(Tensor):
         for name, part in {"a": a, "b": b}.items():
             if not isinstance(part, Tensor):
                 raise wrong(cls, name, repr(part), "a tensor")
-        if a.meta is not b.meta:
+        if not same_meta(a.meta, b.meta):
             raise wrong(cls, "b", b.meta, f"the geometry of a, {a.meta}")
         meta = a.meta
         made: TwoTensor = Tensor._make_wrapper_subclass(
@@ -54,7 +55,7 @@ class TwoTensor(Tensor):
 
     def __coerce_tangent_metadata__(self) -> TwoTensor:
         forms = [tangent_form(self.a), tangent_form(self.b)]
-        if forms[0].meta is not forms[1].meta:  # parts of different classes may differ in layout
+        if not same_meta(forms[0].meta, forms[1].meta):  # of different classes, of other layouts
             forms = [x.restride(x.meta.as_contiguous().stride) for x in forms]
         return type(self)(*forms)
 

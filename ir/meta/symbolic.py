@@ -15,11 +15,12 @@ from aotlite.ir.geometry.sizes import (
     always_same,
     asks_first,
     at_least_one,
+    same_shape,
 )
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.symbols.table import SymbolTable
 
-__all__ = ["always_same_meta", "symbolic_meta", "symbolic_strides"]
+__all__ = ["always_same_meta", "same_meta", "symbolic_meta", "symbolic_strides"]
 
 _FROM_TWO: Mapping[int, tuple[int, int | None]] = MappingProxyType({})
 
@@ -82,6 +83,21 @@ def symbolic_strides(shape: Shape, hints: Shape, stride: Stride) -> Stride:
         elif stride[dim]:
             reached[stride[dim]] = after
     return tuple(found)
+
+
+def same_meta(a: TensorMeta, b: TensorMeta) -> bool:
+    """Whether two metas are equal. Of symbols that may be equal it is asked, and assumed: metas are
+    one object if they are equal, but not if they are found to be so.
+
+    >>> table = SymbolTable()
+    >>> a, b = (symbolic_meta(table, tensor_meta((6,)), name) for name in "xy")
+    >>> a is b, same_meta(a, b), [each.text for each in table.log]
+    (False, True, ['s0 == s1'])
+    """
+    if a is b:
+        return True
+    alike = a.dtype is b.dtype and a.device == b.device and same_shape(a.shape, b.shape)
+    return alike and same_shape(a.stride, b.stride)
 
 
 def always_same_meta(a: object, b: object) -> bool:

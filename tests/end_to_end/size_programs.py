@@ -25,6 +25,7 @@ import attrs
 import numpy as np
 
 import aotlite as al
+from aotlite.eager.subclass.protocol import flatten, is_wrapper
 from aotlite.ir.provenance.location import place_of
 from tests.end_to_end.drawn_size_programs import TRIED, SizeProgram, draw
 
@@ -58,6 +59,10 @@ def _facts(tensor: al.Tensor) -> Any:
 
 
 def _numbers(tensor: al.Tensor) -> Any:
+    """The numbers; of a wrapper its class, spec, and what its parts are."""
+    if is_wrapper(tensor):
+        names, spec = flatten(tensor)
+        return type(tensor).__name__, str(spec), [_facts(getattr(tensor, name)) for name in names]
     return np.array(tensor.detach().tolist(), dtype=np.float64)
 
 
@@ -70,7 +75,16 @@ def _gradients(tensors: Sequence[al.Tensor], arguments: Sequence[al.Tensor]) -> 
         found = al.autograd.grad([(each * each).sum() for each in roots], leaves, allow_unused=True)
     except al.AotliteError as error:
         return type(error).__name__, str(error).partition("\n")[0]
-    return [None if each is None else (tuple(each.shape), _numbers(each)) for each in found]
+    return [None if each is None else (tuple(each.shape), _values(each)) for each in found]
+
+
+def _values(gradient: al.Tensor) -> Any:
+    """The numbers alone: strides of gradients are the engine's matter."""
+    if is_wrapper(gradient):
+        names, spec = flatten(gradient)
+        parts = [_values(getattr(gradient, name)) for name in names]
+        return type(gradient).__name__, str(spec), parts
+    return _numbers(gradient)
 
 
 def is_same(a: Any, b: Any) -> bool:
@@ -91,15 +105,21 @@ def all_sizes(program: SizeProgram, most: int) -> Iterator[dict[str, int]]:
 
 
 def check(
-    program: SizeProgram, most: int, *, witnesses: bool = False, **options: Any
+    program: SizeProgram,
+    most: int,
+    *,
+    witnesses: bool = False,
+    make: Callable[[SizeProgram, dict[str, int]], list[al.Tensor]] = SizeProgram.arguments,
+    **options: Any,
 ) -> tuple[Counter[str], str]:
-    """Compares a program at all sizes; what was seen, and the first difference, empty if none."""
+    """Compares a program at all sizes; what was seen, and the first difference, empty if none.
+    `make` makes the arguments."""
     seen: Counter[str] = Counter()
     compiled = al.compile(program.function(), dynamic=True, recompile_limit=1000, **options)
     eager = program.function()
     for sizes in all_sizes(program, most):
-        expected = observed(eager, program.arguments(sizes))
-        found = observed(compiled, program.arguments(sizes))
+        expected = observed(eager, make(program, sizes))
+        found = observed(compiled, make(program, sizes))
         seen["points"] += 1
         if isinstance(found[0], str) and found[0] == "UnsupportedError" and found != expected:
             seen["refused"] += 1

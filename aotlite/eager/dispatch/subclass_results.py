@@ -25,6 +25,7 @@ from aotlite.eager.subclass.protocol import (
 )
 from aotlite.ir.errors import ProtocolError, SubclassError, noted
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta.symbolic import always_same_meta
 from aotlite.ir.op import MultiViewOp, Op
 
 
@@ -85,7 +86,7 @@ def tuple_of(op: Op, found: object, cls: type[Tensor], count: int) -> Sequence[o
 
 def restrided(op: Op, out: Tensor, meta: TensorMeta) -> Tensor:
     """The result with the op's strides; if the class cannot restride, only its meta has them."""
-    if out.meta is meta:
+    if out.meta is meta or always_same_meta(out.meta, meta):
         return out
     if not is_wrapper(out):
         return out.restride(meta.stride)

@@ -24,10 +24,13 @@ from aotlite.eager.subclass.checks import check_finite, check_methods, text_of
 from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType, as_dtype, float32
 from aotlite.ir.errors import ProtocolError, SubclassError, UnsupportedError, noted
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op.operand import Operand
 
 WrapperT = TypeVar("WrapperT", bound=Tensor)
+Show = Callable[[object], object]
+"""What a spec is compared as."""
 Flat = tuple[tuple[str, ...], Any]
 """(names of the attributes that hold inner tensors, spec: all other state of an instance)."""
 
@@ -242,10 +245,13 @@ def unflatten(
     spec: object,
     outer_size: Sequence[int],
     outer_stride: Sequence[int],
+    *,
+    shown: Show | None = None,
 ) -> Any:
     """The instance that the class unflattens from these parts.
 
-    Raises SubclassError for another class, geometry, part or spec (SUB-1).
+    Raises SubclassError for another class, geometry, part or spec (SUB-1). `shown` is what the
+    instance's own spec is compared as.
     """
     size, stride = tuple(outer_size), tuple(outer_stride)
     made = cls.__tensor_unflatten__(dict(inner), spec, size, stride)
@@ -257,7 +263,7 @@ def unflatten(
         raise _broken(cls, f"unflattens to shape {made.meta.shape}", f"the outer size {size}")
     if made.meta.stride != stride:
         raise _broken(cls, f"unflattens to stride {made.meta.stride}", f"outer stride {stride}")
-    check_kept(made, inner, spec)
+    check_kept(made, inner, spec, shown)
     return made
 
 
@@ -269,9 +275,15 @@ def is_made(tensor: Tensor) -> bool:
     return hasattr(tensor, "meta")
 
 
-def check_kept(made: Tensor, inner: Mapping[str, Tensor], spec: object) -> None:
+def check_kept(
+    made: Tensor,
+    inner: Mapping[str, Tensor],
+    spec: object,
+    shown: Show | None = None,
+) -> None:
     """Raises SubclassError unless the new wrapper holds these parts and this spec (SUB-1)."""
     names, found = flatten(made)
+    found = found if shown is None else shown(found)
     moved = [name for name in inner if getattr(made, name, None) is not inner[name]]
     if moved or list(names) != list(inner):
         other = f", of which {moved[0]!r} is another tensor" if moved else ""
@@ -297,8 +309,8 @@ def same_spec(found: Any, expected: Any) -> bool:
     """Whether two specs are equal, with equal types at each level (SUB-21)."""
     if found is expected:
         return True
-    if type(found) is not type(expected):
-        return False
+    if type(found) is not type(expected):  # a symbol may be equal to a number, which is asked
+        return is_symbolic((found, expected)) and bool(found == expected)
     if isinstance(expected, (tuple, list)):
         return len(found) == len(expected) and all(map(same_spec, found, expected))
     if isinstance(expected, dict):

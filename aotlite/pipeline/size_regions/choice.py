@@ -20,22 +20,24 @@ import attrs
 import optree
 
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.forks import UNFORKED
-from aotlite.ir.geometry.sizes import is_symbolic, wrap_dim
-from aotlite.ir.graph.role import Primal
+from aotlite.ir.geometry.sizes import Shape, is_symbolic, wrap_dim
+from aotlite.ir.graph.role import Part, Primal
 from aotlite.pipeline.arguments import FlatArguments
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import CompiledEntry
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.symbolic_sizes import (
+    GivenRole,
     NumberSource,
     SizeRequest,
     SizeSource,
     Source,
     SymbolicSizes,
+    sources_of,
 )
+from aotlite.stages.s1_capture.subclass_fakes import parts_by_role
 
 
 # ------------------------------------------------------------------------------- named dimensions
@@ -145,24 +147,85 @@ def symbolic_sizes(
     named = _named(function, call, options.dynamic_shapes)
     seen = list(earlier) if options.dynamic is None else []
     requests: dict[Source, SizeRequest] = {}
+    metas = [each.meta for each in seen]
     for index, tensor in call.tensors():
-        if is_wrapper(tensor) or index < options.num_params_buffers:
-            continue
-        marks = _marks_of(tensor)
-        changed = _changed(index, tensor, [each.meta for each in seen])
-        for dim in range(tensor.ndim):
-            source = SizeSource(index, dim)
+        if index >= options.num_params_buffers:
+            requests |= _of_argument(index, tensor, metas, named, options)
+    requests |= _ints(call, named, seen, options, {each.name for each in requests.values()})
+    return SymbolicSizes(requests) if requests else None
+
+
+def _of_argument(
+    index: int,
+    tensor: Tensor,
+    earlier: Sequence[FunctionMeta],
+    named: Mapping[Source, SizeRequest | None],
+    options: Options,
+) -> dict[Source, SizeRequest]:
+    """The sizes of an argument, and of its parts, that become symbols."""
+    found: dict[Source, SizeRequest] = {}
+    for role, part, whole in parts_by_role(Primal(index), tensor):
+        marks, before = _marks_of(part), _sizes_before(role, part.ndim, earlier)
+        for source, size in zip(sources_of(role, part.meta), part.shape, strict=True):
+            dim = source.dim
             if dim in marks:
                 asked = marks[dim]
             elif source in named:
                 asked = named[source]
             else:
-                asked = SizeRequest() if options.dynamic or dim in changed else None
+                is_other = any(is_symbolic((x[dim],)) or x[dim] != size for x in before)
+                asked = SizeRequest() if options.dynamic or is_other else None
+                if whole is not None:
+                    asked = _of_part(asked, source, size, whole, found, earlier)
             if asked is not None:
-                _check_fits(asked, source, tensor.shape[dim])
-                requests[source] = asked
-    requests |= _ints(call, named, seen, options, {each.name for each in requests.values()})
-    return SymbolicSizes(requests) if requests else None
+                _check_fits(asked, source, size)
+                found[source] = asked
+    return found
+
+
+def _sizes_before(role: GivenRole, ndim: int, earlier: Iterable[FunctionMeta]) -> list[Shape]:
+    """The shapes that an input had in earlier entries, as far as they have as many dimensions."""
+    shapes = [x.meta.shape for meta in earlier for x in meta.inputs if x.role == role]
+    return [shape for shape in shapes if len(shape) == ndim]
+
+
+# Note [sizes of parts]
+#     x = TwoTensor(al.ones(5, 3), al.zeros(5, 3))     # f32[5, 3] of parts f32[5, 3], f32[5, 3]
+# A class makes a wrapper of its parts, and may compare them: so sizes that are one size have to be
+# one symbol. A part's size in the dimension of the same number is taken for the wrapper's where
+# both are equal, and were in each earlier entry. Another size of a part has a symbol of its own; if
+# the class asks whether it equals some other, that is a guard. What was taken for equal is compared
+# at each call, as all metas are.
+def _of_part(
+    asked: SizeRequest | None,
+    source: SizeSource,
+    size: int,
+    whole: tuple[GivenRole, Tensor],
+    found: Mapping[Source, SizeRequest],
+    earlier: Sequence[FunctionMeta],
+) -> SizeRequest | None:
+    """The request for a size of a part of `whole`. Note [sizes of parts]."""
+    role, outer = whole
+    dim, sources = source.dim, sources_of(role, outer.meta)
+    if dim < len(sources) and outer.shape[dim] == size:
+        part = Part(role, source.path[-1])
+        pairs = [(_shape_in(each, role), _shape_in(each, part)) for each in earlier]
+        if all(_agree(a, b, dim) for a, b in pairs):
+            same = found.get(sources[dim])
+            return asked if same is None else SizeRequest(same_as=same.same_as or sources[dim])
+    is_asked = any(found[each].is_marked for each in sources if each in found)
+    return SizeRequest() if is_asked and asked is None else asked
+
+
+def _shape_in(meta: FunctionMeta, role: GivenRole) -> Shape | None:
+    return next((each.meta.shape for each in meta.inputs if each.role == role), None)
+
+
+def _agree(a: Shape | None, b: Shape | None, dim: int) -> bool:
+    """Whether two shapes of an earlier entry may be equal in a dimension."""
+    if a is None or b is None or not dim < len(a) or not dim < len(b):
+        return True
+    return is_symbolic((a[dim], b[dim])) or a[dim] == b[dim]
 
 
 def _ints(
@@ -204,17 +267,6 @@ def _changes(index: int, leaf: float, earlier: Iterable[CompiledEntry]) -> bool:
 def _is_same(a: float, b: float) -> bool:
     """Whether two numbers of a type are the same; floats to the bit: 0.0 is not -0.0."""
     return repr(a) == repr(b) if isinstance(a, float) else a == b
-
-
-def _changed(index: int, tensor: Tensor, earlier: Iterable[FunctionMeta]) -> set[int]:
-    """The dimensions in which an argument differs from those of earlier entries."""
-    found: set[int] = set()
-    for meta in earlier:
-        for each in meta.inputs:
-            if each.role == Primal(index) and len(each.meta.shape) == tensor.ndim:
-                sizes = zip(each.meta.shape, tensor.shape, strict=True)
-                found |= {d for d, (a, b) in enumerate(sizes) if is_symbolic((a,)) or a != b}
-    return found
 
 
 def _check_fits(asked: SizeRequest, source: Source, size: int) -> None:

@@ -40,7 +40,7 @@ from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.guards.float_guards import numbers_of
-from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes, meta_at, place_of_role
 from aotlite.stages.s10_runtime.guards.failures import (
     GUARD_ERRORS,
     GuardFailure,
@@ -89,7 +89,7 @@ def region_entry(
     facts = GuardedFacts.of(captured, cut.meta)
     first = facts.values(request.leaves, reals, cut.meta, cut.convention.bases, cut.partition)
     source = FunctionSource()
-    sized = [Primal(index) for index in (*sizes.metas, *sizes.numbers)]
+    sized = [*sizes.metas, *map(Primal, sizes.numbers)]
     checks = write_guards(source, first, marks=False, sized=sized)
     kernels = []
     for graph in (cut.partition.forward, cut.partition.backward):
@@ -340,11 +340,12 @@ class SizeRegion:
             if (least is not None and value < least) or (most is not None and value > most):
                 room = f"{least} or more" if most is None else f"{least} to {most}"
                 return GuardFailure(str(self.sizes.sources[name]), in_few_words(value), room)
-        for index, meta in self.sizes.metas.items():
-            wanted = meta.concrete(values)
-            if leaves[index].meta is not wanted:
-                found = str(leaves[index].meta)
-                return GuardFailure(f"argument {index}", found, f"{wanted}: {meta} at {values}")
+        for role, meta in self.sizes.metas.items():
+            wanted, (index, path) = meta.concrete(values), place_of_role(role)
+            found = meta_at(leaves[index], path)
+            if found is not wanted:
+                what = ".".join((f"argument {index}", *path))
+                return GuardFailure(what, str(found), f"{wanted}: {meta} at {values}")
         for index, number in self.sizes.numbers.items():
             found, wanted = leaves[index], concrete(number, values)
             if found != wanted:

@@ -13,11 +13,13 @@ from collections.abc import Callable, Sequence
 from opcode import opmap
 from types import TracebackType
 
+from aotlite.eager.subclass.protocol import flatten
 from aotlite.ir.errors import AotliteError, GuardError, UnsupportedError, noted
 from aotlite.ir.provenance.location import place_of
 from aotlite.ir.symbols.user_code import held_symbol
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+from aotlite.stages.shared.size_values import AtSizes
 
 _RAISE = opmap["RAISE_VARARGS"]
 
@@ -56,10 +58,15 @@ def by_symbols(
 
 
 def _kept(captured: Captured, sizes: SymbolicSizes) -> str:
-    """What has symbols when the function is done: a hook or callback, or a dict that it returns."""
+    """What has symbols when the function is done, and is read later: a hook or callback, an object
+    in the spec of a wrapper, or a dict that it returns."""
     if sizes.kept:
         name = getattr(sizes.kept[0], "__qualname__", type(sizes.kept[0]).__name__)
         return f"the hook or callback {name}"
+    for wrapper in captured.recorder.wrapped.nodes.values():
+        spec = None if wrapper is None else flatten(wrapper)[1]
+        if held_symbol(AtSizes(sizes.table.hints).put(spec)) is not None:  # what `put` cannot reach
+            return f"the spec of a {type(wrapper).__name__}"
     return "a key of a dict that the function returns" if _has_symbolic_keys(captured) else ""
 
 

@@ -23,13 +23,14 @@ from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.deferred import deferred
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.role import Primal
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.assumption import Assumption, concrete
 from aotlite.pipeline.observers import Observers, StageRecord
 from aotlite.pipeline.request import Compilation, Request
 from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
-from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+from aotlite.stages.records.symbolic_sizes import GivenRole, SymbolicSizes, place_of_role
 from aotlite.stages.shared.memory.view_families import copy_autograd
 from aotlite.stages.shared.size_values import AtSizes
 
@@ -154,10 +155,11 @@ def _bytes(count: int) -> np.ndarray:
 
 @contextmanager
 def _with_memory(
-    tensors: Sequence[tuple[int, Tensor]], metas: Mapping[int, object]
+    tensors: Sequence[tuple[int, Tensor]], metas: Mapping[GivenRole, object]
 ) -> Iterator[None]:
     """A block in which the memory of stand-ins is as large as it is where they have these metas."""
-    pairs = [(each, metas.get(index)) for index, each in tensors]
+    dense = [(index, each) for index, each in tensors if not is_wrapper(each)]
+    pairs = [(each, metas.get(Primal(index))) for index, each in dense]
     changed = [(each, meta) for each, meta in pairs if isinstance(meta, TensorMeta)]
     kept = [(each.storage, each.storage.buffer) for each, _ in changed]
     for (each, meta), (storage, buffer) in zip(changed, kept, strict=True):
@@ -175,8 +177,10 @@ def needs_of(
     retrace: Retrace, sizes: SymbolicSizes, guards: Sequence[Assumption]
 ) -> list[weakest.GuardNeed]:
     """Why each of these guards of a region is needed. Raises Unrepeatable."""
-    symbolic: dict[int, TensorMeta | int] = {**sizes.metas, **sizes.numbers}
-    requests = {each: asked for each, asked in sizes.requests.items() if each.argument in symbolic}
+    numbers: dict[GivenRole, int] = {Primal(i): number for i, number in sizes.numbers.items()}
+    symbolic: dict[GivenRole, TensorMeta | int] = {**sizes.metas, **numbers}
+    wholes = {place_of_role(each)[0] for each in symbolic}
+    requests = {each: asked for each, asked in sizes.requests.items() if each.argument in wholes}
     sizes = SymbolicSizes(requests)
     recorded = retrace.traced(sizes)
     found = sizes.table.log
@@ -184,7 +188,7 @@ def needs_of(
         raise Unrepeatable("the function has other guards when it is traced again" )
 
     def differs(values: Mapping[str, int]) -> bool:
-        fixed = {index: concrete(each, values) for index, each in symbolic.items()}
+        fixed = {role: concrete(each, values) for role, each in symbolic.items()}
         try:
             numbers = retrace.traced(SymbolicSizes({}, fixed=fixed))
             return _differ(recorded, numbers, values)

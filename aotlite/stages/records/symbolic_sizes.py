@@ -6,7 +6,7 @@ Spec: `specs/size_regions.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -15,6 +15,7 @@ import attrs
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.forks import lock
 from aotlite.ir.geometry.sizes import is_symbolic
+from aotlite.ir.graph.role import Part, Primal
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_strides
 from aotlite.ir.symbols.assumption import Texts, printing
@@ -34,27 +35,42 @@ most sums and products of them are known to fit the ints that ops take."""
 
 @attrs.frozen
 class SizeSource:
-    """Where each call finds the value of a symbol: in dimension `dim` of a flat argument."""
+    """Where each call finds the value of a symbol: in dimension `dim` of a flat argument, or of the
+    part of it to which the attributes `path` lead."""
 
     argument: int
     dim: int
+    path: tuple[str, ...] = ()
 
     test: ClassVar[str | None] = None
 
     @property
+    def place(self) -> str:
+        """The tensor in words: `argument 0.a`."""
+        return ".".join((f"argument {self.argument}", *self.path))
+
+    @property
     def text(self) -> str:
         """An expression of the value in a call's `leaves`."""
-        return f"leaves[{self.argument}].meta.shape[{self.dim}]"
+        tensor = ".".join((f"leaves[{self.argument}]", *self.path))
+        return f"{tensor}.meta.shape[{self.dim}]"
 
     def value(self, leaves: Sequence[object]) -> int:
         """The value in a call. Raises TypeError or IndexError if there is none."""
-        meta = getattr(leaves[self.argument], "meta", None)
+        meta = meta_at(leaves[self.argument], self.path)
         if type(meta) is not TensorMeta:
-            raise TypeError(f"argument {self.argument} is no tensor, expected one")
+            raise TypeError(f"{self.place} is no tensor, expected one")
         return meta.shape[self.dim]
 
     def __str__(self) -> str:
-        return f"size {self.dim} of argument {self.argument}"
+        return f"size {self.dim} of {self.place}"
+
+
+def meta_at(value: object, path: Iterable[str]) -> object:
+    """The meta of the part to which these attributes lead; None where one is absent."""
+    for name in (*path, "meta"):
+        value = getattr(value, name, None)
+    return value
 
 
 @attrs.frozen
@@ -87,6 +103,26 @@ class NumberSource:
 Source: TypeAlias = "SizeSource | NumberSource"
 
 
+GivenRole: TypeAlias = "Primal | Part"
+"""An argument, or a part of one at any depth."""
+
+
+def place_of_role(role: GivenRole) -> tuple[int, tuple[str, ...]]:
+    """The number of the flat argument, and the attributes that lead to the part."""
+    path: list[str] = []
+    whole: object = role
+    while isinstance(whole, Part):
+        path.insert(0, whole.attr)
+        whole = whole.of
+    return (role.whole if isinstance(role, Part) else role).index, tuple(path)
+
+
+def sources_of(role: GivenRole, meta: TensorMeta) -> list[SizeSource]:
+    """Where each call finds the sizes of an argument, or of a part of one."""
+    index, path = place_of_role(role)
+    return [SizeSource(index, dim, path) for dim in range(len(meta.shape))]
+
+
 @attrs.frozen
 class CountSource:
     """How each call finds the value of a symbol: it computes one of the last results of the
@@ -112,6 +148,8 @@ class SizeRequest:
     """Whether it is a size, or a number that equals one: then it is not below 0."""
     is_float: bool = False
     """Whether it is a float, which becomes an input."""
+    same_as: SizeSource | None = None
+    """The size of a wrapper that this one, of a part, is assumed to equal (SUB-18)."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -126,8 +164,8 @@ class SymbolicSizes:
     """By the name of a symbol whose value depends on values of tensors: how it is computed."""
     rooms: dict[str, Range] = attrs.field(factory=dict)
     """By the name of a symbol: the bounds that it was given, which the table may narrow later."""
-    metas: dict[int, TensorMeta] = attrs.field(factory=dict)
-    """By the number of a flat argument: its meta with symbols."""
+    metas: dict[GivenRole, TensorMeta] = attrs.field(factory=dict)
+    """By the role of an argument, or of a part of one: its meta with symbols."""
     numbers: dict[int, int] = attrs.field(factory=dict)
     """By the number of a flat argument that is an int: its symbol."""
     floats: FloatInputs = attrs.field(factory=FloatInputs)
@@ -138,9 +176,10 @@ class SymbolicSizes:
     """Hooks and callbacks that hold a symbol, which they would read in later calls."""
     lock: Any = attrs.field(factory=lock)
     """Held by who records or proves with the table: instances of several threads share it."""
-    fixed: Mapping[int, TensorMeta | int] | None = None
+    fixed: Mapping[GivenRole, TensorMeta | int] | None = None
     """The metas and ints of arguments in a capture that asks whether it differs at other sizes."""
-    _named: dict[str, SymInt] = attrs.field(factory=dict)
+    _known: dict[str | Source, SymInt] = attrs.field(factory=dict)
+    """By the name of a dimension, or by a source: the symbol."""
 
     def __bool__(self) -> bool:
         """Whether some size or number became a symbol."""
@@ -155,17 +194,19 @@ class SymbolicSizes:
         self.counts[name], self.rooms[name] = CountSource(text), (least, None)
         return made
 
-    def meta(self, argument: int, meta: TensorMeta) -> TensorMeta:
-        """The meta of a flat argument, with symbols for the sizes that were asked for."""
+    def meta(self, role: GivenRole, meta: TensorMeta) -> TensorMeta:
+        """The meta of an argument, or of a part of one, with symbols for the sizes that were asked
+        for."""
         if self.fixed is not None:
-            fixed = self.fixed.get(argument)
+            fixed = self.fixed.get(role)
             return fixed if isinstance(fixed, TensorMeta) else meta
-        shape = [self._size(SizeSource(argument, dim), size) for dim, size in enumerate(meta.shape)]
+        sources = sources_of(role, meta)
+        shape = [self._size(each, size) for each, size in zip(sources, meta.shape, strict=True)]
         if not is_symbolic(shape):
             return meta
         stride = symbolic_strides(tuple(shape), meta.shape, meta.stride)
         made = tensor_meta(tuple(shape), stride, meta.dtype, meta.device)
-        self.metas[argument] = made
+        self.metas[role] = made
         return made
 
     @property
@@ -177,7 +218,7 @@ class SymbolicSizes:
         """What stands for a flat argument that is an int or a float, if that was asked for; else
         the number."""
         if type(hint) is int and self.fixed is not None:
-            number = self.fixed.get(argument)
+            number = self.fixed.get(Primal(argument))
             return number if isinstance(number, int) else hint
         asked = self.requests.get(NumberSource(argument))
         if asked is None:
@@ -203,19 +244,22 @@ class SymbolicSizes:
         asked = self.requests.get(source)
         if asked is None:
             return hint
+        if asked.same_as is not None:
+            return self._known.get(asked.same_as, hint)  # type: ignore[return-value]
         least = max(LEAST, asked.least or 0)
         return self._symbol(source, hint, asked, least, asked.most)
 
     def _symbol(
         self, source: Source, hint: int, asked: SizeRequest, least: int, most: int | None
     ) -> int:
-        if asked.name is not None and asked.name in self._named:
-            return self._another(self._named[asked.name], source, hint)
+        if asked.name is not None and asked.name in self._known:
+            return self._another(self._known[asked.name], source, hint)
         made = self.table.size(hint, str(source), lower=least, upper=most)
         name = self.table.expression(made)
         self.sources[name], self.rooms[name], self.asked[name] = source, (least, most), asked
+        self._known[source] = made
         if asked.name is not None:
-            self._named[asked.name] = made
+            self._known[asked.name] = made
         return made
 
     def _another(self, found: SymInt, source: Source, hint: int) -> int:
@@ -227,6 +271,7 @@ class SymbolicSizes:
                 f"{self.sources[name]} and {hint} as {source}, expected one size"
             )
         self.table.symbols[name].sources.append(str(source))
+        self._known[source] = found
         return found  # type: ignore[return-value]
 
 

@@ -227,9 +227,7 @@ class CaptureRecorder:
     # --- inputs
     def add_argument(self, index: int, tensor: Tensor) -> Tensor:
         """The fake of argument leaf `index`."""
-        sizes = None if is_wrapper(tensor) or self.families.has(tensor) else self.sizes
-        meta = tensor.meta if sizes is None else sizes.meta(index, tensor.meta)
-        return self._fake_input(tensor, Primal(index), f"argument {index}", meta)
+        return self._fake_input(tensor, Primal(index), f"argument {index}")
 
     def _lift(self, tensor: Tensor) -> Tensor:
         """The fake of an outer tensor met for the first time: it becomes a hidden input."""
@@ -263,10 +261,8 @@ class CaptureRecorder:
         fake = self._met.fakes.get(id(tensor))
         return self._met.inputs[id(self._fake_input(tensor, role, place) if fake is None else fake)]
 
-    def _fake_input(
-        self, tensor: Tensor, role: InputRole, place: str, meta: TensorMeta | None = None
-    ) -> Tensor:
-        meta = tensor.meta if meta is None else meta
+    def _fake_input(self, tensor: Tensor, role: InputRole, place: str) -> Tensor:
+        meta = self.wrapped.sized_meta(tensor, role, self.families)
         storage = self._met.storages.get(id(tensor.storage))
         wraps = is_wrapper(tensor)
         if storage is None:
@@ -281,7 +277,7 @@ class CaptureRecorder:
         node = Node("placeholder", role, meta=meta, role=role)
         self.placeholders.append(node)
         if wraps:
-            fake = self.wrapped.fake(tensor, role, place)
+            fake = self.wrapped.fake(tensor, role, place, meta)
             fake.storage = storage
             self.wrapped.nodes[node] = fake
         else:

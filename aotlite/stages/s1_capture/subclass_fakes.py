@@ -29,6 +29,7 @@ from aotlite.eager.subclass.protocol import (
     inner_tensors,
     is_wrapper,
     kept_spec,
+    missing,
     same_spec,
 )
 from aotlite.ir.errors import SubclassError, noted
@@ -40,6 +41,7 @@ from aotlite.ir.ops.structure import GETITEM, WRAP
 from aotlite.stages.records.backward.required_tangents import RequiredArrivals
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
+from aotlite.stages.shared.memory.view_families import ViewFamilies
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 
 
@@ -63,8 +65,20 @@ class SubclassFakes:
     def __bool__(self) -> bool:
         return bool(self.nodes)
 
-    def fake(self, tensor: Tensor, role: Primal | Hidden | Part, place: str) -> Tensor:
-        """An instance of the tensor's class over fakes of its parts."""
+    def sized_meta(self, tensor: Tensor, role: InputRole, families: ViewFamilies) -> TensorMeta:
+        """The meta of an input's fake: with symbols if it is an argument, or a part of one, and no
+        view that shares its base with others."""
+        sizes, whole = self.recorder.sizes, role.whole if isinstance(role, Part) else role
+        if sizes is None or not isinstance(whole, Primal):
+            return tensor.meta
+        if any(map(families.has, with_parts_of([tensor]))):
+            return tensor.meta
+        return sizes.meta(role, tensor.meta)  # type: ignore[arg-type]
+
+    def fake(
+        self, tensor: Tensor, role: Primal | Hidden | Part, place: str, meta: TensorMeta
+    ) -> Tensor:
+        """An instance of the tensor's class over fakes of its parts, with this outer geometry."""
         names, spec = flatten(tensor)
         _check_spec(tensor, spec)
         inner, roles = {}, {}
@@ -72,7 +86,7 @@ class SubclassFakes:
             part = getattr(tensor, name)
             part = self.recorder.input_for(part, Part(role, name), f"{place}.{name}")
             inner[name], roles[name] = part.fake, part.role
-        fake = rebuilt_wrapper(self.recorder, tensor, inner)
+        fake = rebuilt_wrapper(self.recorder, tensor, inner, meta)
         self.parts[role] = roles
         self._given.append((fake, inner, fake.meta, place))
         fake.offset = tensor.offset
@@ -150,6 +164,17 @@ class SubclassFakes:
 
     def close(self) -> None:
         self.nodes, self.parts, self._given = {}, {}, []
+
+
+def parts_by_role(
+    role: Primal | Part, tensor: Tensor, whole: tuple[Primal | Part, Tensor] | None = None
+) -> Iterator[tuple[Primal | Part, Tensor, tuple[Primal | Part, Tensor] | None]]:
+    """An argument and its parts at any depth: role, tensor, and the wrapper that it is a part of.
+    A class that cannot be taken apart has none here."""
+    yield role, tensor, whole
+    if is_wrapper(tensor) and not missing(type(tensor)):
+        for name, part in inner_tensors(tensor).items():
+            yield from parts_by_role(Part(role, name), part, (role, tensor))
 
 
 def with_parts_of(tensors: Iterable[Tensor]) -> Iterator[Tensor]:

@@ -14,6 +14,7 @@ from aotlite.eager.base.modes import STATE, recording
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper
 from aotlite.ir.errors import SubclassError, noted
+from aotlite.ir.meta.symbolic import same_meta
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.metadata.function_facts import (
     Alias,
@@ -84,7 +85,7 @@ def _difference(one: Tensor, other: Tensor, shared: set[int]) -> str | None:
     if found[0] != names or not found[1] == spec:
         return f"parts {found[0]} and spec {found[1]!r}, and not {names} and {spec!r}"
     for (path, mine), (_, its) in zip(_leaves(one, ""), _leaves(other, ""), strict=False):
-        if mine.meta is not its.meta:
+        if not same_meta(mine.meta, its.meta):
             return f"part {path!r} is {its.meta}, and not {mine.meta}"
         moved = mine.storage is not its.storage or mine.offset != its.offset
         if id(mine.storage) in shared and moved:

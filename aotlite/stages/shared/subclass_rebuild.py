@@ -13,23 +13,37 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import flatten, is_wrapper, unflatten
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.graph.role import Part
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta.symbolic import always_same_meta
 from aotlite.stages.records.capture_inputs import CapturedInput
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
+from aotlite.stages.shared.size_values import AtSizes
 
 
-def rebuilt_wrapper(recorder: Trace, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor:
-    """A wrapper like `wrapper` with other parts.
+def rebuilt_wrapper(
+    recorder: Trace, wrapper: Tensor, inner: Mapping[str, Tensor], meta: TensorMeta | None = None
+) -> Tensor:
+    """A wrapper like `wrapper` with other parts; `meta` is its outer geometry, if it is the fake of
+    an input. A spec that the class makes of its parts has symbols there. It is compared in numbers;
+    each call compares it again (SUB-21).
 
     Raises SubclassError if the class returns another geometry, or runs ops on the parts.
     """
-    cls, meta, start = type(wrapper), wrapper.meta, len(recorder.nodes)
+    cls, start = type(wrapper), len(recorder.nodes)
+    sizes = None if meta is None else recorder.sizes
+    shown = None if sizes is None else AtSizes(sizes.table.hints).put
+    meta = wrapper.meta if meta is None else meta
     spec = flatten(wrapper)[1]
     error: Exception | None = None
     try:
         with recording(recorder):
-            made: Tensor = unflatten(cls, inner, spec, meta.shape, meta.stride)
-        if made.meta is not meta:
+            made: Tensor = unflatten(
+                cls, inner, spec, meta.shape, meta.stride, shown=shown
+            )
+        if always_same_meta(made.meta, meta):
+            made.meta = meta
+        else:
             error = _unlike(cls, f"gives {made.meta}", str(meta))
     except SubclassError as broken:
         error = broken
