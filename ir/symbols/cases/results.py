@@ -33,11 +33,17 @@ _TRIED: dict[object, set[tuple[int, ...]]] = {}
 class RuleQuestion(Protocol):
     """A function of sizes, with what is known of their symbols."""
 
-    table: SymbolTable
-    function: Callable[..., object]
     operands: tuple[object, ...]
     facts: list[Fact]
     symbols: dict[str, Symbol]
+
+    @property
+    def table(self) -> SymbolTable:
+        """The table of the trace."""
+
+    @property
+    def function(self) -> Callable[..., object]:
+        """The function that asked."""
 
 
 def known_for(key: object) -> Known | None:

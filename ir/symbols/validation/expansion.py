@@ -83,6 +83,8 @@ class Expansion:
     # ------------------------------------------------------------------------------- the premises
     def _learn(self, fact: SymBool) -> None:
         difference = _sum(self._of(fact.left), self._of(fact.right), -1)
+        self._learn_values(fact.left)
+        self._learn_values(fact.right)
         if fact.relation == "!=":
             self._nonzero.append(difference)
         elif fact.relation == "==":
@@ -92,6 +94,16 @@ class Expansion:
             self._solve(self._put(difference))
         else:
             self._facts.append(_nonnegative(fact.relation, difference))
+
+    def _learn_values(self, operand: Operand) -> None:
+        """A guard holds only where its sides have values: no call in them divides by 0."""
+        for key in self._of(operand):
+            for atom in map(self._atoms.__getitem__, key):
+                if isinstance(atom, Call):
+                    self._learn_values(atom.left)
+                    self._learn_values(atom.right)
+                    if atom.function in ("//", "%"):
+                        self._nonzero.append(self._of(atom.right))
 
     def _solve(self, zero: Expanded) -> None:
         """Solves an equation for a symbol, the youngest that stands alone; else for a call."""

@@ -140,7 +140,7 @@ class _Search:
         """Marks the guards that those implied which are kept."""
         for need in reversed(self.needs):
             claim = _claim(need.guard)
-            if time.monotonic() > self.deadline:
+            if time.thread_time() > self.deadline:
                 return
             if claim is not None and need.witness is None:
                 need.is_needless = self._is_implied(claim, need.guard, self._others(need))

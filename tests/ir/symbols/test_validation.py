@@ -393,3 +393,27 @@ def test_a_result_by_cases_is_tried_once_for_each_vector_of_its_sizes():
     claims = [claim(rule, a), claim(_first_or_one, a), claim(rule, a + 1)]
     found = wrong_result(premises, claims, time.thread_time() + 5)
     assert found is not None and found.index == 1 and found.values["s0"] in (0, 2, 3, 4)
+
+
+@pytest.mark.rules("DYN-11")
+def test_a_guard_with_a_division_says_that_its_divisor_is_not_0():
+    """`s0 % s1 == 0` has no value where s1 is 0: the other guard is needless, and no solver asked."""
+    table, a, b = table_with(6, 3, lower=0)
+    assert a % b == 0 and sizes.at_least_one(b) * 2 > b
+    (guard,) = [guard for guard in table.log if "%" in guard.text]
+    assert judge(table, [guard], solver=False).reach == -1
+    assert judge(table, [], solver=False).counter is not None
+
+
+@pytest.mark.rules("DYN-11")
+def test_guards_that_are_products_need_no_solver():
+    """The heads of an attention, of which all sizes are symbols."""
+    table, batch, width, other = table_with(3, 8, 8, lower=0)
+    heads = width // 4
+    assert batch != 0 and batch * heads * 4 == batch * width and batch * other == batch * width
+    assert heads * 4 == other and sizes.at_least_one(other) >= heads
+    assert heads > 1 and other > 4 and other // 4 == heads
+    verdict = judge(table, solver=False)
+    assert verdict.reach == -1 and verdict.counter is None
+    lost = judge(table, [guard for guard in table.log if guard.text != "s0 != 0"], solver=False)
+    assert lost.counter is not None
