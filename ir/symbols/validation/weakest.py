@@ -8,12 +8,13 @@ A guard without either may be too strong: it makes a call compile anew for nothi
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
 from aotlite.ir.symbols.assumption import Assumption
-from aotlite.ir.symbols.cases.parts import SizePart, no_matter
+from aotlite.ir.symbols.cases.parts import SizePart, names_in, no_matter
 from aotlite.ir.symbols.symint import SymBool
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.ir.symbols.validation.claims import Claim, Evaluation, Premises, Values
@@ -116,7 +117,7 @@ def implied(
     search = _Search(table, guards, lambda _: True, time.thread_time() + time_limit)
     search.asks = is_installed() if solver is None else solver
     search.sweep(_FEW)
-    search.drop_needless()
+    search.drop_needless(quick=True)
     return [need.guard for need in search.needs if need.is_needless]
 
 
@@ -136,24 +137,28 @@ class _Search:
         self.differs = differs
         self.deadline = deadline
 
-    def drop_needless(self) -> None:
-        """Marks the guards that those implied which are kept."""
-        for need in reversed(self.needs):
+    def drop_needless(self, *, quick: bool = False) -> None:
+        """Marks the guards that those implied which are kept; a quick search looks at no equation
+        with a symbol that no other guard has, as it seldom is."""
+        names = [names_in(need.guard.fact) for need in self.needs]
+        counts = Counter(name for each in names for name in each)
+        for need, own in reversed([*zip(self.needs, names, strict=True)]):
             claim = _claim(need.guard)
             if time.thread_time() > self.deadline:
                 return
+            if quick and claim is not None and claim.function == "==":
+                if any(counts[name] == 1 for name in own):
+                    continue
             if claim is not None and need.witness is None:
                 need.is_needless = self._is_implied(claim, need.guard, self._others(need))
 
     def _is_implied(self, claim: Claim, guard: Assumption, others: Premises) -> bool:
         if Expansion(others).proves(claim):
             return True
-        rooms = {name: symbol.room for name, symbol in others.symbols.items()}
-        known = SizePart(others, [other.fact for other in others.guards], rooms, asked=no_matter)
-        if known.knows(guard.fact):
-            return True
         if not self.asks:
-            return False
+            rooms = {name: symbol.room for name, symbol in others.symbols.items()}
+            facts = [other.fact for other in others.guards]
+            return SizePart(others, facts, rooms, asked=no_matter).knows(guard.fact)
         if self.solver is None:
             guards = [need.guard for need in self.needs]
             self.solver = Solver(Premises(self.table, guards), chooses=True)

@@ -397,7 +397,7 @@ def test_a_result_by_cases_is_tried_once_for_each_vector_of_its_sizes():
 
 @pytest.mark.rules("DYN-11")
 def test_a_guard_with_a_division_says_that_its_divisor_is_not_0():
-    """`s0 % s1 == 0` has no value where s1 is 0: the other guard is needless, and no solver asked."""
+    """`s0 % s1 == 0` has no value where s1 is 0, so that no other guard is needed for that."""
     table, a, b = table_with(6, 3, lower=0)
     assert a % b == 0 and sizes.at_least_one(b) * 2 > b
     (guard,) = [guard for guard in table.log if "%" in guard.text]
