@@ -9,8 +9,8 @@ rule's number and the remedy are notes (PEP 678).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import ClassVar, TypeVar
 
 __all__ = [
     "AbsentError",
@@ -41,6 +41,30 @@ __all__ = [
 
 class AotliteError(Exception):
     """Base of every error that aotlite raises on purpose."""
+
+    reading: ClassVar[Callable[[object], object] | None] = None
+    """What a text, or other argument, is passed through when somebody reads it (DYN-23)."""
+
+    def __str__(self) -> str:
+        return str(_read(super().__str__()))
+
+    def __repr__(self) -> str:
+        return str(_read(super().__repr__()))
+
+    @property
+    def args(self) -> tuple[object, ...]:
+        return tuple(map(_read, _ARGS.__get__(self)))
+
+    @args.setter
+    def args(self, given: tuple[object, ...]) -> None:
+        _ARGS.__set__(self, given)
+
+
+_ARGS = vars(BaseException)["args"]
+
+
+def _read(value: object) -> object:
+    return value if AotliteError.reading is None else AotliteError.reading(value)
 
 
 class ShapeError(AotliteError, ValueError):

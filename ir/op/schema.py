@@ -46,7 +46,10 @@ class Required(enum.Enum):
 
 
 REQUIRED: Final = Required.REQUIRED
-WHICH: Final = frozenset(("dim", "dims", "dim0", "dim1", "dim2", "dimension"))
+WHICH: Final = frozenset(
+    ("dim", "dims", "dim0", "dim1", "dim2", "dimension", "axis0", "axis1", "source", "destination")
+    + ("start_dim", "end_dim", "concat_dim", "split_dim")
+)
 """Int parameters that name a dimension: numbers, also where a user passes a symbol. Any other int
 argument may be computed from sizes."""
 
@@ -255,7 +258,7 @@ def _which(value: object) -> object:
     return plain(value) if SymInt in kinds else value
 
 
-_PLAIN: Final = frozenset((type(None), bool, int, float, complex, str, SymInt))
+_PLAIN: Final = frozenset((type(None), bool, int, float, complex, str))
 
 
 def _described(value: object) -> str:
@@ -263,7 +266,7 @@ def _described(value: object) -> str:
     if type(value) is int and value.bit_length() > 256:  # Python refuses to print long ones
         return f"an int of {value.bit_length()} bits"
     items = value if isinstance(value, (tuple, list)) else (value,)
-    if _PLAIN.issuperset(map(type, items)):
+    if all(type(each) in _PLAIN or hasattr(each, "with_value") for each in items):
         return reprlib.repr(value)
     kind = value.__class__  # of what stands for an ndarray, NumPy's
     return f"a {kind.__module__}.{kind.__qualname__}".replace("builtins.", "")

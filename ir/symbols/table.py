@@ -448,9 +448,16 @@ class SymbolTable:
         """The expression as Python writes it: `s0*s1 - 2*s0 + 3`; or as `spelled` says."""
         if self.spelled is not None:
             return self.spelled.spell(value)
+        if self.texts is not Texts.SYMBOLS:
+            self.cache["printed", value] = value
         if self.texts is Texts.HINTS:
             return str(value.hint)
         return (marked if self.texts is Texts.PLACES else str)(self.expression(value))
+
+    @property
+    def printed(self) -> list[SymInt]:
+        """What was printed as numbers, in texts that the function may read."""
+        return [found for key, found in self.cache.items() if key[0] == "printed"]
 
     def expression(self, value: SymInt) -> str:
         """The expression as Python writes it."""

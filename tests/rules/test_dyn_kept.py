@@ -7,6 +7,7 @@ import functools
 import itertools
 import operator
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import Any
@@ -305,3 +306,114 @@ def test_ndarrays_among_the_arguments_have_numbers() -> None:
         for n in (3, 4, 5):
             x = np.ones(n, np.float32)
             assert compiled(x, n).tolist() == [2.0 * n] * n
+
+
+READ: dict[str, Callable[[Exception], Any]] = {
+    "str": str,
+    "repr": repr,
+    "args": lambda error: error.args,
+    "format": lambda error: f"{error}",
+    "contains": lambda error: "4" in str(error),
+    "traceback": lambda error: traceback.format_exception_only(error)[0],
+}
+
+
+class InBackward(al.autograd.Function):
+    """Reads the text of an error in its backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        try:
+            return grad.view(7)
+        except ValueError as error:
+            return grad * len(str(error)) + int("4" in str(error))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", READ)
+def test_the_text_of_a_caught_error_has_the_sizes_of_each_call(
+    name: str, dynamic: bool | None
+) -> None:
+    def caught(x: Any) -> Any:
+        try:
+            return InBackward.apply(x + al.ones(2, 2)), ""
+        except ValueError as error:
+            return InBackward.apply(x), READ[name](error)
+
+    compiled = al.compile(caught, dynamic=dynamic, backend="reference")
+    for n in (3, 4, 5, 2, 7, 13, 3):
+        seen = []
+        for run in (caught, compiled):
+            x = al.arange(float(n)).requires_grad_()
+            found, text = run(x)
+            found.sum().backward()
+            assert x.grad is not None
+            seen.append((found.tolist(), text, x.grad.tolist()))
+        assert seen[0] == seen[1]
+
+
+@pytest.mark.rules("DYN-31")
+def test_the_text_of_a_caught_error_has_the_count_of_each_call() -> None:
+    def caught(x: Any) -> Any:
+        try:
+            return x[x > 0].view(7)
+        except ValueError as error:
+            return x * 2, str(error)
+
+    compiled = al.compile(caught, backend="reference")
+    for values in ([1.0, -1.0], [1.0, 2.0], [-1.0, -1.0]):
+        found, text = compiled(al.tensor(values))
+        assert (found.tolist(), text) == (caught(al.tensor(values))[0].tolist(), text)
+        assert text == caught(al.tensor(values))[1]
+
+
+def test_an_error_that_is_caught_and_not_read_keeps_symbols() -> None:
+    def caught(x: Any) -> Any:
+        try:
+            return x + al.ones(2, 3, 4)
+        except ValueError:
+            return x * 2
+
+    compiled = al.compile(caught, dynamic=True, backend="reference")
+    for n in (3, 5, 6, 7):
+        compiled(al.arange(float(n)))
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("DYN-27")
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_the_text_of_an_error_has_the_float_of_each_call(dynamic: bool | None) -> None:
+    def caught(x: Any, rate: float) -> Any:
+        try:
+            return x.sum(rate)
+        except TypeError as error:
+            return x * rate, str(error)
+
+    def raised(x: Any, beta: float) -> Any:
+        return al.nn.functional.smooth_l1_loss(x, x, beta=-beta)
+
+    one, other = [al.compile(f, dynamic=dynamic, backend="reference") for f in (caught, raised)]
+    for rate in (0.5, 0.25, 1.0):
+        assert one(al.ones(2), rate)[1] == caught(al.ones(2), rate)[1]
+        texts = []
+        for run in (raised, other):
+            with pytest.raises(al.AotliteError) as error:
+                run(al.ones(2), rate)
+            texts.append(str(error.value))
+        assert texts[0] == texts[1]
+
+
+@pytest.mark.rules("RNG-12")
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_size_may_be_a_seed(dynamic: bool | None) -> None:
+    def seeded(x: Any, n: int) -> Any:
+        al.manual_seed(x.shape[0] + n)
+        return al.rand(2)
+
+    compiled = al.compile(seeded, dynamic=dynamic, backend="reference")
+    for n, m in ((3, 4), (4, 4), (4, 5), (1, 0), (5, -8), (3, 4)):
+        assert compiled(al.ones(n), m).tolist() == seeded(al.ones(n), m).tolist()

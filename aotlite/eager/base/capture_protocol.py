@@ -119,6 +119,9 @@ class DataProtocol(Protocol):
     def keep(self, function: Callable[..., object]) -> None:
         """Later calls run this hook or callback, which must hold no symbol (DYN-23)."""
 
+    def read(self, text: object) -> object:
+        """The text of an error that the function reads, whose numbers are assumed (DYN-23)."""
+
 
 class Recorder(Protocol):
     """Records the ops of this thread into a graph, while `STATE` holds it."""

@@ -9,7 +9,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
-from aotlite.ir.symbols.floats.symfloat import SymFloat
+from aotlite.ir.symbols.python_number import plain
 
 
 def can_cast(from_: DType | type, to: DType | type) -> builtins.bool:
@@ -50,8 +50,7 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
 def _operand(value: object) -> Any:
     if isinstance(value, Tensor):
         return value.dtype, value.ndim
-    if type(value) is SymFloat:
-        value = value.plain()
+    value = plain(value)
     if isinstance(value, (builtins.bool, int, float, complex)):
         return value
     raise ArgumentError(f"result_type: an operand is {value!r}, expected a tensor or a number")

@@ -24,6 +24,7 @@ from aotlite.ir.errors import RngError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.op import RandomOp
 from aotlite.ir.ops.random.state import OFFSETS, check_position, stream_ends
+from aotlite.ir.symbols.python_number import plain
 
 State = tuple[int, int]
 
@@ -31,6 +32,7 @@ State = tuple[int, int]
 # -------------------------------------------------------------------------------- what may be set
 def _checked_seed(op: str, seed: Any) -> int:
     """The seed as 64 unsigned bits; a negative one wraps, as in PyTorch."""
+    seed = plain(seed)  # a size that is one is assumed
     is_number = isinstance(seed, Integral) and not isinstance(seed, bool)
     if not is_number or not -(1 << 63) <= int(seed) < 1 << 64:
         raise noted(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.eager.base.modes import recording
+from aotlite.eager.base.modes import STATE, recording
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.base.unsupported import note_refusal
 from aotlite.eager.dispatch.pure import run_pure
@@ -20,7 +20,7 @@ from aotlite.eager.rng.generator import current
 from aotlite.ir.arrays import array_over, copied, host_array
 from aotlite.ir.dtypes import int64, uint8
 from aotlite.ir.effects import EffectOp, TokenOp
-from aotlite.ir.errors import UnsupportedError, in_words, noted
+from aotlite.ir.errors import AotliteError, UnsupportedError, in_words, noted
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes
 from aotlite.ir.graph.role import Seed
 from aotlite.ir.meta import tensor_meta
@@ -28,9 +28,9 @@ from aotlite.ir.op import DataOp, RandomOp
 from aotlite.ir.ops.shape.copies import CLONE
 from aotlite.ir.provenance.location import place_of
 from aotlite.ir.run.interpreter import ArrayValue, Interpreter, array_value, computed
-from aotlite.ir.symbols.assumption import Texts, concrete, printing
+from aotlite.ir.symbols.assumption import Texts, at_places, concrete, printing
 from aotlite.ir.symbols.table import SymbolTable
-from aotlite.ir.symbols.user_code import CountSymbols, held_symbol, symbols_in
+from aotlite.ir.symbols.user_code import CountSymbols, asked_outside, held_symbol, symbols_in
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.shared.user_frames import describe, user_location
@@ -41,6 +41,14 @@ WAYS_OUT = (
     "another one: al.size_hint(n, 8).",
     "Or compute the number outside of the compiled function, and pass it in.",
 )
+
+
+def _read(text: object) -> object:
+    recorder = STATE.recorder
+    return text if recorder is None or not asked_outside(3) else recorder.data.read(text)
+
+
+AotliteError.reading = _read
 
 
 class DataSizes:
@@ -121,6 +129,15 @@ class DataSizes:
                 "Or compute the number outside of the compiled function, and pass it in. (DYN-32)",
             )
         sizes.kept.append(function)
+
+    def read(self, text: object) -> object:
+        """The text of an error that the function reads: its numbers are assumed (DYN-23)."""
+        sizes = self.recorder.sizes
+        if sizes is None:
+            return text
+        for number in (*sizes.table.printed, *sizes.floats.arguments.values()):
+            number.plain()
+        return at_places(text, sizes.table.hints) if type(text) is str else text
 
     def _check_place(self, what: str, advice: str) -> None:
         recorder = self.recorder

@@ -21,6 +21,7 @@ from aotlite.ir.ops.pointwise_rows import elementary
 from aotlite.ir.ops.precision import cast
 from aotlite.ir.scalar.functions.bodies.gamma import BERNOULLI, digamma, lgamma
 from aotlite.ir.scalar.functions.scalar_terms import polynomial
+from aotlite.ir.symbols.python_number import plain
 
 _DOUBLE = dtypes.float64
 
@@ -89,6 +90,7 @@ _MOST_ORDER = 170
 
 def _order(name: str, n: object) -> int:
     """The order of a derivative. Raises ArgumentError for what is none."""
+    n = plain(n)
     if type(n) is not int or not 0 <= n <= _MOST_ORDER:
         raise ArgumentError(
             f"{name}: n is {reprlib.repr(n)}, expected an int from 0 to {_MOST_ORDER}"
@@ -126,10 +128,12 @@ POLYGAMMA = elementary(
 def polygamma(first: Operand, second: Operand) -> Operand:
     """The n-th derivative of digamma: `x.polygamma(n)`, or `polygamma(n, x)`."""
     self, n = (first, second) if hasattr(first, "meta") else (second, first)
-    return self._do("polygamma_of", n) if _order("polygamma", n) else self.digamma()
+    order = _order("polygamma", n)
+    return self._do("polygamma_of", order) if order else self.digamma()
 
 
 @composite("polygamma_(Tensor(a!) self, int n) -> Tensor(a!)")
 def polygamma_(self: Operand, n: int) -> Operand:
     """`polygamma` in place."""
-    return self._do("polygamma_of_", n) if _order("polygamma_", n) else self._do("digamma_")
+    order = _order("polygamma_", n)
+    return self._do("polygamma_of_", order) if order else self._do("digamma_")

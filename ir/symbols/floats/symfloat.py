@@ -230,10 +230,10 @@ class SymFloat(PythonNumber):
         return float if asked_outside(1) else SymFloat
 
     def __repr__(self) -> str:
-        return repr(self.plain()) if asked_outside(1) else self.text
+        return repr(self.plain() if asked_outside(1) else self.hint)
 
     def __format__(self, spec: str) -> str:
-        return format(self.plain() if asked_outside(1) else self.text, spec)
+        return format(self.plain() if asked_outside(1) else self.hint, spec)
 
     def __reduce__(self) -> tuple[type, tuple[float]]:
         return float, (self.plain(),)

@@ -87,7 +87,7 @@ def _together(law: Law, op: Op, cases: Sequence[Sample]) -> None:
 def _shown(error: LawError, sample: Sample) -> LawError:
     """Adds the sample to an error: to the first line and, with values, as a note."""
     if str(sample) not in str(error):
-        first, _, rest = error.args[0].partition(" raises: ")
+        first, _, rest = str(error.args[0]).partition(" raises: ")
         error.args = (f"{first}{sample} raises: {rest}" if rest else f"{first}, on {sample}",)
     error.case = sample
     return noted(error, f"the sample: {sample.source}")
