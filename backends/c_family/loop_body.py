@@ -28,6 +28,8 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.scalar.expression import Scalar, name, parameter
 
+VECTOR = 64
+"""The bytes of a vector with a mask, and the most points of vectors with masks."""
 FIRST_LOCAL_NAME = 1 << 20
 """Names from this number on are those of local arrays, not of statements."""
 
@@ -97,14 +99,18 @@ class Body:
         for scan in work.scans:
             self._scan(scan, scope)
         for value, leaf in work.saved:
-            text = self.writer.value(value, scope)
-            scope.lines.append(f"{self.writer.places[leaf].element(scope)} = {text};")
+            text, place = self.writer.value(value, scope), self.writer.places[leaf]
+            head = "" if place.has_room else _if(scope)
+            scope.lines.append(f"{head}{place.element(scope)} = {text};")
         for reduce in work.reduces:
             values = self.writer.values(reduce.values, scope)
             states = [f"a{number}{partial(reduce)}" for number in reduce.names]
             kinds = [value.dtype for value in reduce.values]
             results = self.combined(combiner(reduce.kind), kinds, states, values, scope)
-            scope.lines += [f"{s} = {r};" for s, r in zip(states, results, strict=True)]
+            pairs = list(zip(states, results, strict=True))
+            if scope.within:  # no branch, so that partial results may stay in registers
+                pairs = [(s, f"{scope.within[1]} ? {r} : {s}") for s, r in pairs]
+            scope.lines += [f"{s} = {r};" for s, r in pairs]
         self.stores(work.stores, scope)
 
     def combined(
@@ -165,7 +171,7 @@ class Body:
                 old = self._old(store, kind, from_memory(dtype, place), scope)
                 (value,) = self.combined(kind, [dtype], [old], [value], inside)
                 lines += inside.lines
-            lines.append(f"{place} = {to_memory(dtype, value)};")
+            lines.append(f"{_if(scope)}{place} = {to_memory(dtype, value)};")
         scope.lines += lines
 
     def _old(self, store: Store, kind: Combiner, old: str, scope: CScope) -> str:
@@ -200,7 +206,10 @@ class Body:
         text, k = f"s{leaf.args[0] - FIRST_LOCAL_NAME}", self.loops.vector
         points = self.loops.points if self.kept_points is None else self.kept_points
         count = self.loops.width * (points if inner else 1)
-        self.array(text, value.dtype, count)
+        # Rows end with a masked vector, or with as many as there are lanes.
+        has_room = type(count) is int and count % VECTOR == 0
+        room = VECTOR if has_room and self.kept_points is not None else 0
+        self.array(text, value.dtype, count + room)
         column = "" if k is None else f"i{k} - v0"
         width, number = self.loops.width, partial(_number, self.loops.inner, self.facts.extents)
 
@@ -212,7 +221,7 @@ class Body:
 
         axes = (1 << len(self.facts.extents)) - 1 if inner else 1 << (k or 0)
         self.facts.name_axes[leaf.args[0]] = axes
-        self.writer.places[leaf] = LocalElement(axes, element, value.dtype)
+        self.writer.places[leaf] = LocalElement(axes, element, value.dtype, has_room)
         self.local_names[value] = leaf
         return leaf
 
@@ -287,6 +296,10 @@ class Body:
             return
         axes = self.facts.name_axes[number]
         self.writer.places[scalar] = LocalElement(axes, lambda scope: f"a{number}[i{k} - v0]", kind)
+
+
+def _if(scope: CScope) -> str:
+    return f"if ({scope.within[1]}) " if scope.within else ""
 
 
 def array_type(dtype: DType) -> str:

@@ -47,6 +47,9 @@ class CScope:
         self.lines: list[str] = []
         self.known: dict[Scalar, str] = {}
         self.positions: dict[int, str] = {}
+        self.within: tuple[str, str] | None = parent.within if parent else None
+        """The conditions under which points are loaded, and under which their results count. None:
+        all are."""
 
     def find(self, scalar: Scalar) -> str | None:
         """Returns the name of a value in this scope or one around it; None if it has none."""
@@ -66,6 +69,10 @@ class CScope:
                 return scope.positions[axis]
             scope = scope.parent
         return f"i{axis}"
+
+    def masked(self, element: str) -> str:
+        """Returns the C text of an element that is loaded where the scope's points are."""
+        return f"{self.within[0]} ? {element} : 0" if self.within else element
 
     def home(self, axes: int, safe: bool) -> CScope:
         """Returns the outermost scope that knows the axes. An unsafe value stays in its branch."""
@@ -244,6 +251,8 @@ class LocalElement:
     axes: int
     element: Callable[[CScope], str]
     dtype: dtypes.DType
+    has_room: bool = False
+    """Whether it may be loaded and stored at points behind the last one, too."""
 
 
 # Note [contraction]
@@ -326,7 +335,8 @@ class ScalarWriter:
             home, name = scope.home(place.axes, True), self.fresh()
             kind, element = value_type(scalar.dtype), place.element(home)
             test = " != 0" if scalar.dtype is dtypes.bool_ else ""
-            home.lines.append(f"const {kind} {name} = {element}{test};")
+            element = element + test if place.has_room else home.masked(element + test)
+            home.lines.append(f"const {kind} {name} = {element};")
             home.known[scalar] = name
             return
         home = scope.home(self.facts.axes(scalar), self.facts.safe(scalar))
@@ -365,7 +375,8 @@ class ScalarWriter:
     def _operation(self, scalar: Scalar, scope: CScope) -> str:
         if scalar.op == "load":
             buffer, address = scalar.args
-            return from_memory(scalar.dtype, f"b{buffer}[{self.address(address, scope)}]")
+            element = f"b{buffer}[{self.address(address, scope)}]"
+            return scope.masked(from_memory(scalar.dtype, element))
         if _is_through_integer(scalar) and scope.find(scalar.args[0].args[0]):
             return through_integer(scalar, self._text(scalar.args[0].args[0], scope))
         texts = [self._text(operand, scope) for operand in scalar.args]

@@ -2,8 +2,9 @@
 
     kernel k[i0<s0*s1]: b1[i0] = b0[i0]       for (i64 i0 = 0; i0 < size0; ++i0) b1[i0] = b0[i0];
 
-Each symbolic int of the text, and the place of each temporary in the arena, is an entry of a table
-of int64, which Python computes for the sizes of a call. Spec: `specs/sized_kernels.md`.
+Each symbolic int of the text, the place of each temporary in the arena, and the most chunks of each
+kernel is an entry of a table of int64, which Python computes for the sizes of a call. Spec:
+`specs/sized_kernels.md`.
 """
 
 from __future__ import annotations
@@ -26,10 +27,18 @@ class ArenaPlace:
 
 
 @attrs.frozen
+class MostChunks:
+    """The most chunks of a kernel for the thread pool: 0 of none, 1 of a short one."""
+
+    units: int
+    picoseconds: int
+
+
+@attrs.frozen
 class SizeNames:
     """The entries of the table, in order; the k-th is called size`k` in C."""
 
-    entries: dict[SymInt | ArenaPlace, str] = attrs.field(factory=dict)
+    entries: dict[SymInt | ArenaPlace | MostChunks, str] = attrs.field(factory=dict)
 
     def spell(self, size: SymInt) -> str:
         """Returns the name of a size."""
@@ -39,7 +48,11 @@ class SizeNames:
         """Returns the name of a temporary's offset."""
         return self._named(ArenaPlace(buffer))
 
-    def _named(self, entry: SymInt | ArenaPlace) -> str:
+    def most_chunks(self, units: int, picoseconds: int) -> str:
+        """Returns the name of the most chunks of a kernel with so many units and so much time."""
+        return self._named(MostChunks(units, picoseconds))
+
+    def _named(self, entry: SymInt | ArenaPlace | MostChunks) -> str:
         return self.entries.setdefault(entry, f"size{len(self.entries)}")
 
     @staticmethod

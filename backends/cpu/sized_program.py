@@ -15,13 +15,13 @@ from functools import partial
 import attrs
 import numpy as np
 
-from aotlite.backends.c_family.size_names import ArenaPlace, SizeNames
+from aotlite.backends.c_family.size_names import ArenaPlace, MostChunks, SizeNames
 from aotlite.backends.calling_convention import Run
 from aotlite.backends.cpu.compiled_program import execution, held_temporaries
-from aotlite.backends.cpu.emit.c_program import Work, print_sized
+from aotlite.backends.cpu.emit.c_program import Work, most_chunks, print_sized
 from aotlite.backends.cpu.emit.c_text import PrintedC, ProgramText
 from aotlite.backends.cpu.runtime.result_memory import RESULTS
-from aotlite.backends.loops.arena import planned
+from aotlite.backends.loops.arena import ArenaPlan, planned
 from aotlite.backends.loops.program import Extern, LoopProgram, ProgramBuffer
 from aotlite.backends.loops.program_run import Kernels, ProgramRun
 from aotlite.backends.loops.program_sizes import SizesAt
@@ -75,11 +75,7 @@ class SizedProgramRun:
         held = tuple(map(put.buffer, text.held))
         outline = ProgramText(program, self._printed(put), 0, held)
         plan = planned(outline.given, in_place=False)
-        entries = [
-            plan.offsets.get(entry.buffer, 0) if isinstance(entry, ArenaPlace) else put.put(entry)
-            for entry in text.entries
-        ]
-        table = np.array(entries, np.int64)
+        table = np.array([_number(entry, put, plan) for entry in text.entries], np.int64)
         outline = attrs.evolve(outline, arena_bytes=plan.size)
         execute = execution(outline, library=self.library, table=table)
         run = ProgramRun(put.graph(self.graph), program, execute, RESULTS.allocator)
@@ -92,3 +88,12 @@ class SizedProgramRun:
         segments = [put.extern(x) if type(x) is Extern else x for x in printed.segments]
         nanoseconds = printed.nanoseconds + sum([put.put(n) * each for n, each in self.text.work])
         return attrs.evolve(printed, segments=tuple(segments), nanoseconds=nanoseconds)
+
+
+def _number(entry: object, put: SizesAt, plan: ArenaPlan) -> object:
+    """Returns what an entry of the table is at these sizes."""
+    if isinstance(entry, ArenaPlace):
+        return plan.offsets.get(entry.buffer, 0)
+    if isinstance(entry, MostChunks):
+        return most_chunks(put.put(entry.units), put.put(entry.picoseconds) / 1000)
+    return put.put(entry)

@@ -17,17 +17,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from aotlite.backends.c_family.axis_passes import Pass, Passes, of_no_points, passes, with_values
-from aotlite.backends.c_family.loop_body import Body, Partial, PointWork
+from aotlite.backends.c_family.loop_body import VECTOR, Body, Partial, PointWork
 from aotlite.backends.c_family.loop_geometry import TILE
 from aotlite.backends.c_family.loop_segments import parts, with_chosen_addresses
 from aotlite.backends.c_family.scalar_text import ROW, CScope, FunctionTexts, KernelFacts
 from aotlite.backends.cpu.emit.finite_path import FiniteLoops
-from aotlite.backends.cpu.emit.loop_text import Range, for_loop, in_steps, of_point, part_bounds
+from aotlite.backends.cpu.emit.loop_text import Range, in_steps, of_point, part_bounds
 from aotlite.backends.cpu.emit.loop_units import geometry
+from aotlite.backends.cpu.emit.masked_loops import MaskedLoops, quotient_by_size
 from aotlite.backends.cpu.emit.split_loops import Loop, Splitter
-from aotlite.backends.cpu.emit.staging import Stager
+from aotlite.backends.cpu.emit.staging import Stager, prefetches
 from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.program import (
     Kernel,
@@ -41,7 +43,7 @@ from aotlite.backends.loops.program import (
 from aotlite.backends.loops.rewrite import replaced, without_lets
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry.sizes import hint_of, is_symbolic
-from aotlite.ir.scalar.expression import Affine, Scalar, walk
+from aotlite.ir.scalar.expression import Scalar, walk
 from aotlite.ir.scalar.primitives import COMPARISONS
 from aotlite.ir.symbols.proving import is_proved
 
@@ -54,8 +56,6 @@ FEW = 80
 """The most scalars of a loop in lanes that is split at places which depend on other axes."""
 CHOICES = frozenset(("where", *COMPARISONS))
 """A kernel is looked through for loops to split if it has one of these operations."""
-FETCHED = 1 << 20
-"""Memory of at least so many bytes is prefetched."""
 TOGETHER = 8
 """Inner points whose values are added to an array of partial results in one go, so that each
 partial result is loaded and stored once for all of them."""
@@ -72,13 +72,16 @@ class KernelPrinter:
         library: FunctionTexts,
         *,
         of_short_rows: bool = False,
+        of_narrow_rows: bool = False,
     ) -> None:
-        """`of_short_rows`: rows of symbolic length have at most `short_row` points."""
+        """`of_short_rows`: rows of symbolic length have at most `short_row` points.
+        `of_narrow_rows`: they have at most as many as a masked vector, in `narrowed` kernels."""
         self.facts, self.kinds, self.library = facts, kinds, library
         self.loops = geometry(kernel, facts.extents)
         body = self._prepared(kernel)
         self._set_axes(body)
-        self.short_row = SHORT_ROW // self.loops.width
+        self.short_row = VECTOR if of_narrow_rows else SHORT_ROW // self.loops.width
+        of_short_rows |= of_narrow_rows
         points = self.loops.points * self.loops.width
         if type(points) is not int:
             points = self.short_row * self.loops.width if of_short_rows else SCRATCH + 1
@@ -93,7 +96,9 @@ class KernelPrinter:
         self.body = Body(self.loops, facts, kinds, library, self.row)
         self.body.kept_points = self.short_row if of_short_rows else None
         self.usual = FiniteLoops(self.body)
+        self.masks = MaskedLoops(self.body, only=of_narrow_rows)
         self.splitter = Splitter(self.loops, facts, self.body, chooses=self.chooses)
+        self.body.writer.special = partial(quotient_by_size, self.splitter.moves)
         loaded = frozenset(load.args[0] for load in loads_of(kernel))
         self.stager = Stager(self.splitter, self.body, library, loaded)
 
@@ -282,11 +287,14 @@ class KernelPrinter:
         lanes = max([reduce.lanes for reduce in work.reduces], default=1)
 
         def loop(part: PointWork, outside: CScope, place: Range) -> None:
-            scope = self._inside(outside, k)
-            if lanes > 1:
-                scope.lines.append(f"const i64 point = {self.body.number(scope)};")
-            self.body.point(part, scope, lambda reduce: of_point(reduce.lanes))
-            outside.lines += for_loop(k, place, scope)
+            def point(scope: CScope) -> None:
+                if lanes > 1:
+                    scope.lines.append(f"const i64 point = {self.body.number(scope)};")
+                self.body.point(part, scope, lambda reduce: of_point(reduce.lanes))
+
+            masked = 0 if part.reduces else self.masks.lanes(part, k)
+            inside = partial(self._inside, outside, k)
+            outside.lines += self.masks.loop(k, place, masked, inside, point)
 
         self.stager.streamed(work, parent, (0, self.facts.extents[k]), self._in_two(k, loop))
 
@@ -327,44 +335,25 @@ class KernelPrinter:
         self._lane_loop(work, parent, str(last), (0, end - last))
 
     def _fetches(self, work: PointWork, lanes: int) -> list[str]:
-        """Returns prefetches of the next row, for the second pass over a row: it finds its own row
-        in a cache, so that memory is idle meanwhile."""
-        if self.lane_passes != 2 or len(self.loops.inner) != 1 or not self.loops.outer:
-            return []
-        found: dict[str, tuple[int, str]] = {}
-        k = self.loops.outer[-1]
-        for load in [value for value in walk(work.roots) if value.op == "load"]:
-            address: Affine = load.args[1]
-            size = load.dtype.itemsize
-            if address.dynamic or address.coefficients[-1] != 1 or not address.coefficients[k]:
-                continue
-            moved = self.loops.units * self.loops.points * size
-            if type(moved) is int and moved < FETCHED:
-                continue
-            large = "" if type(moved) is int else f"if ({moved} >= {FETCHED}) "
-            next_row = [f"i{j} * {address.coefficients[j]}" for j in self.loops.outer]
-            start = address.start + address.coefficients[k]
-            place = " + ".join([*next_row, str(start), "base", "ahead"])
-            found[f"&b{load.args[0]}[{place}]"] = max(64 // size, 1), large
-        return [
-            f"{large}for (i64 ahead = 0; ahead < {lanes}; ahead += {step}) "
-            f"__builtin_prefetch({place});"
-            for place, (step, large) in found.items()
-        ]
+        """Returns prefetches of the next row, for the second pass over a row."""
+        second = self.lane_passes == 2 and len(self.loops.inner) == 1 and self.loops.outer
+        return prefetches(self.loops, work, lanes) if second else []
 
-    def _long_lane_loops(
-        self, work: PointWork, parent: CScope, end: int | str, lanes: int
-    ) -> None:
+    def _long_lane_loops(self, work: PointWork, parent: CScope, end: int | str, lanes: int) -> None:
         """Prints the loops of `_lane_loops` for [0, end), where the end is a parameter."""
+        if self.masks.only:
+            self._last_lanes(work, parent, "0", f"{end}", lanes)
+            return
         last, inside = self.body.writer.fresh(), CScope(parent)
         parent.lines.append(f"const i64 {last} = {end} & -{lanes};")
         self._lane_loop(work, inside, "base", (0, lanes))
         head = f"for (i64 base = 0; base < {last}; base += {lanes}) {{"
         parent.lines += [head, *self._fetches(work, lanes), *inside.lines, "}"]
-        self._lane_loop(work, parent, last, (0, f"{end} - {last}"))
+        self._last_lanes(work, parent, last, f"{end} - {last}", lanes)
 
     def _moved_lane_loops(self, work: PointWork, parent: CScope, place: Range, lanes: int) -> None:
         """Prints the loops of `_lane_loops` for bounds that are known only when the kernel runs."""
+        self.masks.fits &= not self.masks.only
         begin, end, first, last, below = [self.body.writer.fresh() for _ in range(5)]
         parent.lines += [
             f"const i64 {begin} = {place[0]}, {end} = {place[1]};",
@@ -378,6 +367,28 @@ class KernelPrinter:
         head = f"for (i64 base = {first}; base < {last}; base += {lanes}) {{"
         parent.lines += [head, *inside.lines, "}"]
         self._lane_loop(work, parent, last, (0, f"{end} - {last}"))
+
+    def _last_lanes(
+        self, work: PointWork, parent: CScope, base: str, count: str, lanes: int
+    ) -> None:
+        """Prints the points behind the last whole set of lanes."""
+        k = self.loops.inner[-1]
+        masked = self.masks.lanes(work, k)
+        self.masks.fits &= masked == lanes or not self.masks.only
+        if not masked:
+            self._lane_loop(work, parent, base, (0, count))
+            return
+        inside = partial(self._inside, parent, k)
+        if lanes <= masked or not self.masks.is_heavy(work, k):
+            point = partial(self.body.point, work, partial=lambda reduce: "[lane]")
+            parent.lines += self.masks.rest(k, base, count, lanes, inside, point)
+            return
+        start = self.body.writer.fresh()
+        point = partial(self.body.point, work, partial=lambda reduce: f"[{start} + lane]")
+        rest, own = f"{base} + {start}", f"least({count} - {start}, {masked})"
+        lines = self.masks.rest(k, rest, own, masked, inside, point)
+        head = f"for (i64 {start} = 0; {start} < {count}; {start} += {masked}) {{"
+        parent.lines += [head, *lines, "}"]
 
     def _lane_loop(self, work: PointWork, parent: CScope, base: str, bounds: Range) -> None:
         """Prints a loop over points of different lanes."""
@@ -449,26 +460,34 @@ class KernelPrinter:
 
     def _together(self, work: PointWork, parent: CScope, places: list[str]) -> None:
         last, vector = self.loops.inner[-1], self.loops.vector or 0
-        lines: list[str] = []
+        everywhere: list[CScope] = []
         for place in places:
             outside = self._inside(parent, last)
             outside.positions[last] = self.body.writer.fresh()
             outside.lines.append(f"const i64 {outside.positions[last]} = {place};")
-            inside = CScope(outside, 1 << vector)
-            self.body.point(work, inside, lambda reduce: f"[i{vector} - v0]")
-            parent.lines += outside.lines
-            lines += inside.lines
-        everything = CScope(None)
-        everything.lines = lines
-        parent.lines += for_loop(vector, self._block(), everything)
+            everywhere.append(outside)
 
-    def _vector_loop(self, partial: Partial) -> Loop:
+        def point(scope: CScope) -> None:
+            for outside in everywhere:
+                inside = CScope(outside, 1 << vector)
+                inside.within = scope.within
+                self.body.point(work, inside, lambda reduce: f"[i{vector} - v0]")
+                scope.lines += inside.lines
+
+        lanes = self.masks.lanes(work, vector)
+        loop = self.masks.loop(vector, self._block(), lanes, partial(CScope, None), point)
+        parent.lines += [*[line for each in everywhere for line in each.lines], *loop]
+
+    def _vector_loop(self, state: Partial) -> Loop:
         k = self.loops.vector or 0
 
         def loop(work: PointWork, outside: CScope, place: Range) -> None:
-            scope = CScope(outside, 1 << k)
-            self.body.point(work, scope, partial)
-            outside.lines += for_loop(k, place, scope)
+            def point(scope: CScope) -> None:
+                self.body.point(work, scope, state)
+
+            lanes = self.masks.lanes(work, k)
+            inside = partial(CScope, outside, 1 << k)
+            outside.lines += self.masks.loop(k, place, lanes, inside, point)
 
         return self._in_two(k, loop)
 

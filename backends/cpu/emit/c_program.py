@@ -30,6 +30,8 @@ from aotlite.backends.c_family.size_names import SizeNames
 from aotlite.backends.cpu.emit.c_kernel import KernelPrinter
 from aotlite.backends.cpu.emit.c_text import PrintedC
 from aotlite.backends.cpu.emit.gemm_calls import gemm_lines
+from aotlite.backends.cpu.emit.loop_text import WHOLE, of_whole_rows
+from aotlite.backends.cpu.emit.masked_loops import MASKS, narrowed
 from aotlite.backends.cpu.emit.transpose_tiles import TILES
 from aotlite.backends.cpu.runtime.runtime_library import declarations
 from aotlite.backends.loops.analysis.size_proofs import is_axis
@@ -41,6 +43,7 @@ from aotlite.backends.loops.program import (
     Kernel,
     LoopProgram,
     ProgramBuffer,
+    Reduce,
     Store,
     ValueCheck,
     loads_of,
@@ -56,9 +59,7 @@ from aotlite.ir.scalar.expression import walk
 INLINE_NANOSECONDS = 8000
 """The estimated time of a kernel above which waking other threads pays."""
 CHUNK_NANOSECONDS = 20000
-WHOLE = 64
-"""Rows of a multiple of so many points have a version without remainders."""
-MOST_LINES = 160
+MOST_LINES = 280
 """The longest kernel that has one: each version is compiled."""
 CHUNKS_A_THREAD = 8
 
@@ -118,7 +119,8 @@ class _ProgramPrinter:
     def printed(self) -> PrintedC:
         """Returns the whole text and its record."""
         body = self.body()
-        return self.record("\n".join([*preamble(self.library), *indented(body), ""]))
+        masks = [] if self.sizes is None else [MASKS]
+        return self.record("\n".join([*preamble(self.library), *masks, *indented(body), ""]))
 
     def record(self, text: str) -> PrintedC:
         """Returns the record of a text: the data for calling it."""
@@ -169,8 +171,9 @@ class _ProgramPrinter:
         written = writes(kernel) | set(heirs.values())
         alone = {n for n in given if [facts.region(k) for k in given].count(facts.region(n)) == 1}
         own = [(n, self.kinds[n], n in written, n in alone) for n in given]
-        pointers = [self._pointer(n, "c->slots") for n in given]
-        own_sizes = [] if self.sizes is None else [self._sizes_in("c->slots")]
+        slots = "c->slots" if self.sizes is None else "slots"
+        pointers = [self._pointer(n, slots) for n in given]
+        own_sizes = [] if self.sizes is None else [self._sizes_in(slots)]
         arguments = ", ".join([*pointers, *own_sizes, "begin", "end"])
         together = printer.loops.together
         units = printer.loops.units // together if together == 1 else printer.loops.sets
@@ -179,22 +182,34 @@ class _ProgramPrinter:
         # Not inlined: copies in the task and in its caller would double the compile time.
         table = "" if self.sizes is None else "const i64 *sizes, "
         head = f"static NEVER_INLINE void {name}({_parameters(own)}, {table}i64 begin, i64 end)"
+        chosen = [f"{choice}({arguments});" for choice in choices]
+        if self.sizes is not None:
+            more += [
+                f"INLINE void {name}_on(void **slots, i64 begin, i64 end)",
+                "{",
+                *self._declared([*choices, *pointers], "slots"),
+                *chosen,
+                "}",
+            ]
+            chosen = [f"{name}_on(c->slots, begin, end);"]
         task = [
             f"static void {name}_task(void *context, i64 chunk)",
             "{",
             "const call *c = context;",
-            *self._declared([f"{units}{times}", *choices, *pointers], "c->slots"),
-            f"const i64 begin = {chunk_edge(units, 'chunk', '0')}{times};",
-            f"const i64 end = {chunk_edge(units, '(chunk + 1)', str(units))}{times};",
-            *[f"{choice}({arguments});" for choice in choices],
+            *self._declared([f"{units}{times}"], "c->slots"),
+            f"const i64 begin = {units} * chunk / c->chunks{times};",
+            f"const i64 end = {units} * (chunk + 1) / c->chunks{times};",
+            *chosen,
             "}",
         ]
         points, each = math.prod(kernel.extents), nanoseconds_of_point(kernel)
         self._count(points, each)
         self.calls[-1] += (
             _parallel(name, units, points * each)
-            if type(points) is int and type(units) is int
-            else parallel_sized(name, units, points * round(1000 * each))
+            if self.sizes is None or type(points) is type(units) is int
+            else _parallel_sized(
+                name, f"{units}{times}", self.sizes.most_chunks(units, points * round(1000 * each))
+            )
         )
         return [f"/* {line} */" for line in str(kernel).splitlines()] + [
             head,
@@ -224,18 +239,19 @@ class _ProgramPrinter:
         choices, more = [], list[str]()
         given = f"{_parameters(own)}, const i64 *sizes, i64 begin, i64 end"
 
-        def add(version: str, condition: str, lines: list[str], masked: str = "") -> None:
-            start = f"const i64 {masked} ="
-            declared = [
-                each.replace(";", f" & -{WHOLE};") if masked and each.startswith(start) else each
-                for each in self._declared(lines, None)
-            ]
+        def add(version: str, condition: str, lines: list[str], whole: str = "") -> None:
+            inside = [*self._declared(lines, None), *lines]
+            if whole:
+                inside = of_whole_rows(inside, whole)
             head = f"static NEVER_INLINE void {name}_{version}({given})"
-            more.extend([head, "{", *declared, *lines, "}"])
+            more.extend([head, "{", *inside, "}"])
             choices.append(f"if ({condition}) {name}_{version}")
 
         row, short = self._row_name(printer), self._of_short_rows(kernel)
-        is_whole = f"({row} & {WHOLE - 1}) == 0"
+        narrow, most = self._of_narrow_rows(kernel)
+        if row and narrow and len(narrow) <= MOST_LINES:
+            add("narrow", f"HAS_MASKS && {row} <= {most}", narrow)
+        is_whole = f"{row} > 0 && ({row} & {WHOLE - 1}) == 0"
         if short:
             fits = f"{printer.loops.points} <= {printer.short_row}"
             if row and len(short) <= MOST_LINES:
@@ -260,6 +276,18 @@ class _ProgramPrinter:
         parts = kernel, self.kinds, self._facts(kernel), self.library
         printer = KernelPrinter(*parts, of_short_rows=True)
         return printer.text() if printer.passes.kept else []
+
+    def _of_narrow_rows(self, kernel: Kernel) -> tuple[list[str], int]:
+        """Returns the body of the version for rows that fit a masked vector, and the most points of
+        these; nothing where a loop takes no masks."""
+        narrow = narrowed(kernel)
+        if narrow is None:
+            return [], 0
+        parts = narrow, self.kinds, self._facts(narrow), self.library
+        printer = KernelPrinter(*parts, of_narrow_rows=True)
+        body = printer.text()
+        most = max([each.lanes for each in narrow.body if type(each) is Reduce])
+        return (body, most) if printer.masks.fits else ([], 0)
 
     def _count(self, points: int, each: float) -> None:
         """Adds the time of a step to that of the program."""
@@ -352,10 +380,9 @@ def _parameters(buffers: Iterable[tuple[int, DType, bool, bool]]) -> str:
 
 def _parallel(name: str, units: int, cost_: float) -> list[str]:
     """Returns the call of a kernel: direct if it is short, else in chunks for the thread pool."""
-    whole = [f"{name}_task(&(call){{slots, 1}}, 0);"]
-    if cost_ < INLINE_NANOSECONDS or units < 2:
-        return whole
-    most = max(2, min(units, int(cost_ / CHUNK_NANOSECONDS) + 1))
+    most = most_chunks(units, cost_)
+    if most < 2:
+        return [f"{name}_task(&(call){{slots, 1}}, 0);"]
     return [
         "{",
         f"i64 chunks = runtime->threads * {CHUNKS_A_THREAD};",
@@ -367,27 +394,25 @@ def _parallel(name: str, units: int, cost_: float) -> list[str]:
     ]
 
 
-def chunk_edge(units: int, chunk: str, alone: str) -> str:
-    """Returns the C text of the first unit of a chunk; `alone` if there is one chunk and the number
-    of units is a parameter: then a division takes as long as a short row."""
-    edge = f"{units} * {chunk} / c->chunks"
-    return edge if type(units) is int else f"(c->chunks == 1 ? {alone} : {edge})"
-
-
-def parallel_sized(name: str, units: int, picoseconds: int) -> list[str]:
-    """Returns the call of a kernel whose units and time are parameters, in as many chunks as
-    `_parallel` takes. Without units nothing is called."""
+def _parallel_sized(name: str, units: str, chunks: str) -> list[str]:
+    """Returns the call of a kernel of symbolic units, or time: `chunks` says how many there are at
+    most (`most_chunks`). Without units nothing is called."""
     return [
-        f"if ({units} > 0) {{",
-        f"const i64 time = {picoseconds} / 1000;",
-        f"i64 chunks = least(runtime->threads * {CHUNKS_A_THREAD}, "
-        f"most(2, least({units}, time / {CHUNK_NANOSECONDS} + 1)));",
-        f"if (runtime->threads < 2 || time < {INLINE_NANOSECONDS} || {units} < 2) chunks = 1;",
-        "call c = {slots, chunks};",
-        f"if (c.chunks == 1) {name}_task(&c, 0);",
-        f"else runtime->parallel({name}_task, &c, c.chunks);",
+        f"if ({chunks} > 1 && runtime->threads > 1) {{",
+        f"call c = {{slots, least(runtime->threads * {CHUNKS_A_THREAD}, {chunks})}};",
+        f"runtime->parallel({name}_task, &c, c.chunks);",
+        f"}} else if ({chunks}) {{",
+        f"{name}_on(slots, 0, {units});",
         "}",
     ]
+
+
+def most_chunks(units: int, cost_: float) -> int:
+    """Returns the most chunks of a kernel of so many units and nanoseconds: 0 without units, 1 if
+    it is short."""
+    if cost_ < INLINE_NANOSECONDS or units < 2:
+        return min(units, 1)
+    return max(2, min(units, int(cost_ / CHUNK_NANOSECONDS) + 1))
 
 
 def nanoseconds(kernel: Kernel) -> float:

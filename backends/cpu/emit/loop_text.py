@@ -5,9 +5,16 @@ Spec: `specs/c_printer.md`.
 
 from __future__ import annotations
 
+import re
+
 from aotlite.backends.c_family.loop_segments import LoopSegment
 from aotlite.backends.c_family.scalar_text import CScope
 
+WHOLE = 64
+"""Rows of a multiple of so many points have a version without remainders."""
+FOURS = "FOURS"
+"""The line before a loop over vectors, of which a whole row has a multiple of four."""
+_PART = re.compile(r"(const i64 [vwxy]1 = least\([vwxy]0 \+ (\d+), .*);")
 Range = tuple[int | str, int | str]
 """[begin, end): numbers, or C texts."""
 
@@ -30,6 +37,27 @@ def part_bounds(stem: str, number: str, extent: int, size: int) -> list[str]:
     even = type(extent) is int and extent % size == 0
     last = f"{stem}0 + {size}" if even else f"least({stem}0 + {size}, {extent})"
     return [first, f"const i64 {stem}1 = {last};"]
+
+
+def of_whole_rows(lines: list[str], row: str) -> list[str]:
+    """Returns the version for whole rows of lines: the same with facts that the C compiler leaves
+    remainders out for. `row` is the name of a row's length."""
+    found = []
+    for line in lines:
+        part = _PART.match(line)
+        if line.startswith(f"const i64 {row} = "):
+            line = line.replace(";", f" & -{WHOLE}; SURE({row} > 0);")
+        elif part is not None and int(part[2]) % WHOLE == 0:
+            line = f"{part[1]} & -{WHOLE};"
+        found.append(f"WHOLE_{FOURS}" if line == FOURS else line)
+    return found
+
+
+def is_part(place: Range) -> bool:
+    """Whether a range is a part that `in_steps` or `part_bounds` made, which does not end before it
+    begins."""
+    begin, end = map(str, place)
+    return len(begin) == len(end) == 2 and (begin[0], begin[1], end[1]) == (end[0], "0", "1")
 
 
 def for_loop(k: int, place: Range, scope: CScope) -> list[str]:

@@ -63,8 +63,11 @@ class Splitter:
 
     def is_fixed(self, scalar: Scalar) -> bool:
         """Whether a value is invariant in the innermost loop and safe to compute before it."""
-        bit = 1 << (self.loops.innermost or 0)
-        return not self.facts.axes(scalar) & bit and self.facts.safe(scalar)
+        return not self.moves(scalar) and self.facts.safe(scalar)
+
+    def moves(self, scalar: Scalar) -> bool:
+        """Whether a value changes in the innermost loop."""
+        return bool(self.facts.axes(scalar) & 1 << (self.loops.innermost or 0))
 
     def _base(self, part: LoopSegment, parent: CScope) -> str:
         """Declares the base of a part's bounds, and returns its name."""

@@ -18,7 +18,7 @@ from aotlite.backends.loops.program import Store
 from aotlite.backends.loops.rewrite import replaced
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry.sizes import hint_of
-from aotlite.ir.scalar.expression import Scalar
+from aotlite.ir.scalar.expression import Affine, Scalar, walk
 
 BIG = 1 << 25
 """A buffer of at least so many bytes is stored past the caches: no cache holds it."""
@@ -26,6 +26,8 @@ RUN = 1024
 """The shortest run of bytes that is stored so. Short runs end within cache lines too often."""
 LINE = 512
 """The points of a local line."""
+FETCHED = 1 << 20
+"""Memory of at least so many bytes is prefetched."""
 
 
 class Stager:
@@ -145,3 +147,28 @@ class Stager:
             f"transposed_{size}((const void *)out{number}, {ACROSS}, "
             f"(void *)(b{number} + {place}), {step}, u1 - u0, w1 - w0);"
         )
+
+
+def prefetches(loops: LoopGeometry, work: PointWork, lanes: int) -> list[str]:
+    """Returns prefetches of the next row, for the second pass over a row: it finds its own row in a
+    cache, so that memory is idle meanwhile."""
+    found: dict[str, tuple[int, str]] = {}
+    k = loops.outer[-1]
+    for load in [value for value in walk(work.roots) if value.op == "load"]:
+        address: Affine = load.args[1]
+        size = load.dtype.itemsize
+        if address.dynamic or address.coefficients[-1] != 1 or not address.coefficients[k]:
+            continue
+        moved = loops.units * loops.points * size
+        if type(moved) is int and moved < FETCHED:
+            continue
+        large = "" if type(moved) is int else f"if (__builtin_expect({moved} >= {FETCHED}, 0)) "
+        next_row = [f"i{j} * {address.coefficients[j]}" for j in loops.outer]
+        start = address.start + address.coefficients[k]
+        place = " + ".join([*next_row, str(start), "base", "ahead"])
+        found[f"&b{load.args[0]}[{place}]"] = max(64 // size, 1), large
+    return [
+        f"{large}for (i64 ahead = 0; ahead < {lanes}; ahead += {step}) "
+        f"__builtin_prefetch({place});"
+        for place, (step, large) in found.items()
+    ]

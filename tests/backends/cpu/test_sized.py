@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,6 +14,8 @@ from aotlite.backends.cpu.backend import CpuBackend
 from aotlite.backends.cpu.emit.c_kernel import SHORT_ROW
 from aotlite.backends.loops.backend import LOOPS
 from aotlite.backends.loops.program_sizes import SizesAt
+from aotlite.backends.native.libraries.library_loading import load_c
+from aotlite.ir import dtypes
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.symbols.table import SymbolTable
@@ -114,7 +120,8 @@ def test_versions_for_lengths_have_the_same_bits(name):
     assert made is not None and interpreted is not None
     assert "_whole(" in made.versions[0][1].text.printed.text
     a, b = case.table.symbols
-    for length in (63, 64, 65, 128, SHORT_ROW - 1, SHORT_ROW, SHORT_ROW + 1, SHORT_ROW + 64):
+    narrow, long = (0, 1, 5, 8, 15, 16, 17, 33), (SHORT_ROW - 1, SHORT_ROW, SHORT_ROW + 1)
+    for length in (*narrow, 63, 64, 65, 100, 128, *long, SHORT_ROW + 64):
         values = {a: 3, b: length}
         metas = [node.meta for node in SizesAt(values).graph(case.graph).placeholders]
         draws = np.random.default_rng(length)
@@ -122,3 +129,58 @@ def test_versions_for_lengths_have_the_same_bits(name):
         runs = made.at(values), interpreted.at(values)
         (first, _), (second, _) = [run([(x, 0) for x in arrays])[0] for run in runs]
         np.testing.assert_array_equal(first.reshape(-1), second.reshape(-1))
+
+
+def _before_a_wall(array: np.ndarray) -> np.ndarray:
+    """Returns a copy whose end is the end of memory that may be read."""
+    size = -(-max(array.nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = np.frombuffer(mmap.mmap(-1, size + mmap.PAGESIZE), np.uint8)
+    wall = ctypes.c_void_p(memory.ctypes.data + size)
+    assert ctypes.CDLL(None).mprotect(wall, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    found = memory[size - array.nbytes : size].view(array.dtype).reshape(array.shape)
+    found[...] = array
+    return found
+
+
+def _rows(x: Any, y: Any) -> list[Any]:
+    kept = (x - x.mean(1, True)).exp()
+    return [kept * y + x, kept / kept.sum(1, True), (x * x).sum(1), x.amax(1), (x * y).sum(0)]
+
+
+def _whole_numbers(x: Any, y: Any) -> list[Any]:
+    return [x * y - 3, x.amax(1), x.amin(0)]
+
+
+@pytest.mark.skipif(not hasattr(mmap, "PROT_READ"), reason="the system has no mprotect")
+@pytest.mark.parametrize("masks", [True, False])
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [(_rows, dtypes.float32), (_rows, dtypes.float64), (_whole_numbers, dtypes.int32)],
+)
+def test_last_points_of_a_row_have_the_same_bits(function, dtype, masks):
+    """SIZ-20: with masks, if the processor has them, and without; nothing behind a row is read."""
+    table, build = SymbolTable(), Builder("rests")
+    a, b = table.symbol(24, "a"), table.symbol(40, "b")
+    metas = [tensor_meta((a, b), dtype=dtype), tensor_meta((b,), dtype=dtype)]
+    graph = build.finish(function(*map(build.placeholder, metas)))
+    made, interpreted = EXACT.compile_sized(graph), LOOPS.compile_sized(graph)
+    assert made is not None and interpreted is not None
+    ((_, version),) = made.versions
+    text = version.text.printed.text
+    assert text.count("MASKED(") > 4 and "_narrow(" in text
+    if not masks:
+        text = text.replace("__AVX512BW__", "__NO_MASKS__")
+        version.library = load_c(text, "rests", contract=False, libraries=False)
+    for length in (1, 7, 8, 9, 15, 16, 17, 31, 33, 47, 63, 64, 70, 128):
+        draws = np.random.default_rng(length)
+        arrays = [
+            _before_a_wall((8 * draws.standard_normal(shape)).astype(dtype.numpy))
+            for shape in ((5, length), (length,))
+        ]
+        values = {str(a): 5, str(b): length}
+        first, second = [
+            run([(x.reshape(-1), 0) for x in arrays])
+            for run in (made.at(values), interpreted.at(values))
+        ]
+        for (x, _), (y, _) in zip(first, second, strict=True):
+            np.testing.assert_array_equal(x.reshape(-1), y.reshape(-1))
