@@ -19,6 +19,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "several masks": lambda x, w: (x[x > 0].sum() - w[w > 0].sum(), x[x > 0], w[w < 0]),
     "masked_select": lambda x, w: (x * w).masked_select(x > w).exp(),
     "broadcast mask": lambda x, w: x.unsqueeze(0).masked_select((w > 0).unsqueeze(1)),
+    "a mask with more rows": lambda x, w: x.view(1, -1).masked_select(al.stack([w, x]) > 0),
     "nonzero": lambda x, w: (al.nonzero(x > w), al.nonzero(x, as_tuple=True)[0] + 1),
     "argwhere": lambda x, w: al.argwhere((x > w).unsqueeze(0)),
     "where": lambda x, w: w[al.where(x > 0)] * 3,

@@ -39,3 +39,33 @@ def test_a_call_with_other_arguments_is_of_another_region(function: Any, dynamic
         for n, which in ((3, first), (4, first), (4, second), (5, second), (5, first), (6, second)):
             given = calls(function, n)[which]
             assert compiled(*given).tolist() == function(*given).tolist()
+
+
+DIMENSIONS = {
+    "movedim": lambda x, n: (x.movedim(n, 0), x.movedim((0, 1), (n, 0))),
+    "moveaxis": lambda x, n: x.moveaxis(0, n),
+    "swapaxes": lambda x, n: x.swapaxes(0, n),
+    "flatten": lambda x, n: (x.flatten(n), x.flatten(0, n)),
+    "unflatten": lambda x, n: x.unflatten(n, (1, -1)),
+    "sum": lambda x, n: (x.sum(n), x.sum((n, 0)), x.mean(n), x.softmax(n), x.sort(n)),
+    "views": lambda x, n: (x.select(n, 0), x.unbind(n), x.unsqueeze(n), x.diagonal(0, 0, n)),
+    "stack": lambda x, n: (al.stack([x, x], n), al.cat([x, x], n), x.size(n)),
+    "polygamma": lambda x, n: al.polygamma(abs(n), x + 1),
+    "result_type": lambda x, n: str(al.result_type(x, n)),
+}
+
+
+@pytest.mark.rules("DYN-26")
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", DIMENSIONS)
+def test_an_int_argument_may_name_a_dimension(name: str, dynamic: Any) -> None:
+    function = DIMENSIONS[name]
+    compiled = al.compile(function, dynamic=dynamic, backend="reference")
+    for n in (0, 1, 2, -1, 3, 1):
+        texts = []
+        for run in (function, compiled):
+            try:
+                texts.append(repr(run(al.arange(12.0).reshape(2, 2, 3), n)))
+            except al.AotliteError as error:
+                texts.append(f"{type(error).__name__}: {error}")
+        assert texts[0] == texts[1]

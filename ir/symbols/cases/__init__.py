@@ -192,7 +192,7 @@ def _assumed(
     table: SymbolTable,
 ) -> tuple[dict[str, int | SymInt], list[tuple[Fact, set[str]]]]:
     """What symbols are known to be, and what else is assumed, with the symbols in it."""
-    key = _assumed, len(table.log)
+    key = _assumed, len(table.log), len(table.symbols)
     if key not in table.cache:
         known = _known(table)
         table.cache[key] = known, [(fact, names_in(fact)) for fact in _facts(table, known)]
