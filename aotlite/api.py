@@ -111,8 +111,8 @@ class CompiledFunction(EntryReports):
             if len(self.entries) < self.limit.most:
                 return self._new(call)
             misses = self._misses(call)
-        what = f"{self._name} has {len(misses)} entries and none is valid for this call"
-        self.limit.reached(f"compile: {what}", misses, failing_guards(misses, call.leaves))
+        what = f"compile: {self._name} has {len(misses)} entries and none is valid for this call"
+        self.limit.reached(what, misses, failing_guards(self.function, misses, call.leaves))
         return None
 
     def _new(self, call: FlatArguments) -> CompiledEntry:
@@ -218,7 +218,7 @@ def compile(fn: Callable[..., object] | None = None, **options: Any) -> Any:
     NumPy until the C compiler is done), `partition` ('default', 'min_cut', or a function graph ->
     Partition), `verify` (False, True: every stage's graph is also run and compared), `passes`
     (functions Graph -> Graph), `stages` (replaces a stage by name), `dump` (a folder for one file a
-    stage), `dynamic` (False; None, True: sizes that change, or all, are symbols), `dynamic_shapes`
+    stage), `dynamic` (None: changing sizes are symbols; True: all; False: none), `dynamic_shapes`
     (a `Dim` by dimension, by parameter), `recompile_limit` (32: beyond so many entries calls run
     eagerly, or raise where `recompile_limit_is_error`); `aotlite.pipeline.options` has all of them.
     Usable as a decorator.

@@ -194,7 +194,8 @@ def compared(given: argparse.Namespace) -> None:
 def _functions(model: Transformer) -> tuple[Trained, Trained]:
     """The compiled function with symbols, and the one with numbers."""
     symbols = al.compile(model.loss, dynamic_shapes={"x": {0: True, 1: True}}, backend="cpu")
-    return Trained(symbols), Trained(al.compile(model.loss, recompile_limit=64, backend="cpu"))
+    numbers = al.compile(model.loss, dynamic=False, recompile_limit=64, backend="cpu")
+    return Trained(symbols), Trained(numbers)
 
 
 class NumbersOnly:

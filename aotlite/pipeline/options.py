@@ -55,9 +55,9 @@ class Options:
     """The largest number of entries of a function (GRD-4)."""
     recompile_limit_is_error: bool = False
     """At the limit a call raises; otherwise it runs eagerly."""
-    dynamic: bool | None = False
-    """Which sizes of arguments are symbols: none of those not asked for, those that were seen to
-    change (None), or all (DYN-3)."""
+    dynamic: bool | None = None
+    """Which sizes of arguments are symbols: those that were seen to change (None), none of those
+    not asked for (False), or all (DYN-3)."""
     dynamic_shapes: object = None
     """Named dimensions of arguments, in containers like those of the arguments."""
     fast_paths: bool = True

@@ -17,12 +17,14 @@ from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph.role import Primal
+from aotlite.pipeline.size_regions.exact_types import type_question
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 
 ADVICE = (
-    "Pass what changes at each call as a tensor, or raise recompile_limit; a size that changes can "
-    "be a symbol: compile(..., dynamic=None), or mark_dynamic(argument, dim). (GRD-4)"
+    "Pass what changes at each call as a tensor, or raise recompile_limit; a size that changes is "
+    "a symbol, unless dynamic=False or a line fixes it: mark_dynamic(argument, dim) names it. "
+    "(GRD-4)"
 )
 _SHOWN = 3
 """At most this many guards are named, and of each at most this many expected values."""
@@ -65,13 +67,16 @@ class RecompileLimit:
 
 
 # --------------------------------------------------------------------------- what keeps failing
-def failing_guards(misses: Sequence[Miss], leaves: Sequence[object]) -> str:
-    """The guards that fail in most entries, as text: the subject, what it is, what was expected."""
+def failing_guards(function: object, misses: Sequence[Miss], leaves: Sequence[object]) -> str:
+    """The guards that fail in most entries, as text: the subject, what it is, what was expected;
+    and what keeps numbers from being symbols, if something does."""
     groups: dict[str, list[Miss]] = {}
     for miss in misses:
         groups.setdefault(miss.failure.subject, []).append(miss)
     most = sorted(groups.values(), key=len, reverse=True)[:_SHOWN]
-    return "; ".join([_failing(group, len(misses), leaves) for group in most])
+    asked = type_question(function, leaves)
+    why = [] if asked is None else [f"no size or number is a symbol, because of {asked}"]
+    return "; ".join([*[_failing(group, len(misses), leaves) for group in most], *why])
 
 
 def _failing(misses: Sequence[Miss], count: int, leaves: Sequence[object]) -> str:

@@ -32,14 +32,15 @@ def told(action: Callable[[], Any]) -> list[str]:
 
 X = al.arange(3.0)
 END = (
-    "Pass what changes at each call as a tensor, or raise recompile_limit; a size that changes can "
-    "be a symbol: compile(..., dynamic=None), or mark_dynamic(argument, dim). (GRD-4)"
+    "Pass what changes at each call as a tensor, or raise recompile_limit; a size that changes is "
+    "a symbol, unless dynamic=False or a line fixes it: mark_dynamic(argument, dim) names it. "
+    "(GRD-4)"
 )
 
 
 @pytest.mark.rules("GRD-4")
 def test_the_33rd_number_runs_eagerly_and_is_named() -> None:
-    compiled = al.compile(scaled)
+    compiled = al.compile(scaled, dynamic=False)
     for n in range(32):
         compiled(X, n)
     (text,) = told(lambda: [compiled(X, n) for n in range(32, 40)])
@@ -98,7 +99,7 @@ def test_the_guard_that_keeps_failing_is_named(first: Any, then: Any, expected: 
     def function(x: Any, n: Any) -> Any:
         return x * next(iter(n.values())) if isinstance(n, dict) else x * n
 
-    compiled = al.compile(function, recompile_limit=2)
+    compiled = al.compile(function, dynamic=False, recompile_limit=2)
     for each in first:
         compiled(*each)
     (text,) = told(lambda: compiled(*then))
@@ -107,7 +108,7 @@ def test_the_guard_that_keeps_failing_is_named(first: Any, then: Any, expected: 
 
 @pytest.mark.rules("GRD-4")
 def test_entries_go_on_being_used_where_their_guards_hold() -> None:
-    compiled = al.compile(scaled, recompile_limit=2)
+    compiled = al.compile(scaled, dynamic=False, recompile_limit=2)
     told(lambda: [compiled(X, n) for n in (1, 2, 3)])
     with al.inspect.counting() as ran:
         assert [0.0, 2.0, 4.0] == compiled(X, 2).tolist()
@@ -117,7 +118,7 @@ def test_entries_go_on_being_used_where_their_guards_hold() -> None:
 
 def test_a_function_that_is_the_like_of_another_warns_for_itself() -> None:
     def beyond() -> None:
-        compiled = al.compile(scaled, recompile_limit=1)
+        compiled = al.compile(scaled, dynamic=False, recompile_limit=1)
         for n in (1, 2, 3):
             compiled(X, n)
 
@@ -125,7 +126,7 @@ def test_a_function_that_is_the_like_of_another_warns_for_itself() -> None:
 
 
 def test_a_warning_that_is_an_error_is_raised_once() -> None:
-    compiled = al.compile(scaled, recompile_limit=1)
+    compiled = al.compile(scaled, dynamic=False, recompile_limit=1)
     compiled(X, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -135,14 +136,14 @@ def test_a_warning_that_is_an_error_is_raised_once() -> None:
 
 
 def test_what_is_prepared_past_the_limit_is_not_compiled() -> None:
-    compiled = al.compile(scaled, recompile_limit=1)
+    compiled = al.compile(scaled, dynamic=False, recompile_limit=1)
     compiled.prepare(X, 1)
     assert 1 == len(told(lambda: [each(X, 2) for each in (compiled.prepare, compiled)]))
     assert 1 == len(compiled.entries)
 
 
 def test_threads_are_told_once_together() -> None:
-    compiled = al.compile(scaled, recompile_limit=4)
+    compiled = al.compile(scaled, dynamic=False, recompile_limit=4)
     wrong: list[Any] = []
     start = threading.Barrier(8)
 
@@ -172,7 +173,7 @@ def test_ndarrays_stay_ndarrays_past_the_limit() -> None:
         a *= n
         return a, abs(a)
 
-    compiled = al.compile(scaled_and_absolute, recompile_limit=1)
+    compiled = al.compile(scaled_and_absolute, dynamic=False, recompile_limit=1)
     a, b = np.ones(2, np.float32), np.ones(2, np.float32)
     compiled(a, 2.0)
     first: Any = []
@@ -200,7 +201,7 @@ def test_static_arguments_past_the_limit_run_eagerly() -> None:
 
 def test_modules_past_the_limit_run_eagerly() -> None:
     layer: Any = al.nn.Linear(2, 1)
-    compiled = al.aot_module(layer, al.compilers.nop, recompile_limit=2)
+    compiled = al.aot_module(layer, al.compilers.nop, dynamic=False, recompile_limit=2)
     texts = told(lambda: [compiled(al.ones(k, 2)).sum().backward() for k in range(1, 5)])
     assert 1 == len(texts)
     assert "is 3, expected 1 or 2 (2 of 2 entries)" in texts[0]
@@ -227,7 +228,7 @@ def test_compiled_backwards_past_the_limit_raise_where_that_is_asked_for() -> No
 
 
 def test_stages_are_shown_of_a_function_past_its_limit() -> None:
-    compiled = al.compile(scaled, recompile_limit=1)
+    compiled = al.compile(scaled, dynamic=False, recompile_limit=1)
     told(lambda: [compiled(X, n) for n in (1, 2)])
     assert "7" in al.inspect.stages_of(compiled, X, 7)["simplify"].code
     assert [1] == [len(compiled.entries)]
@@ -236,7 +237,7 @@ def test_stages_are_shown_of_a_function_past_its_limit() -> None:
 @pytest.mark.parametrize("value", [None, 1, "yes"])
 def test_the_switch_is_true_or_false(value: Any) -> None:
     with pytest.raises(al.ArgumentError) as caught:
-        al.compile(scaled, recompile_limit_is_error=value)
+        al.compile(scaled, dynamic=False, recompile_limit_is_error=value)
     assert str(caught.value) == (
         f"compile: recompile_limit_is_error is {value!r}, expected True or False"
     )
@@ -281,7 +282,7 @@ CALL = st.tuples(st.integers(1, 3), st.integers(0, 4), st.booleans())
 @given(st.lists(CALL, min_size=2, max_size=8), st.integers(1, 3))
 def test_a_session_past_the_limit_is_eagers(calls: Any, limit: int) -> None:
     expected = observed(body, calls)
-    compiled = al.compile(body, recompile_limit=limit)
+    compiled = al.compile(body, dynamic=False, recompile_limit=limit)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         assert expected == observed(compiled, calls)

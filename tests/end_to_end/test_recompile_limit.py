@@ -123,7 +123,8 @@ def test_the_limit_counts_entries_and_not_calls() -> None:
 
 
 def test_entries_that_are_prepared_count() -> None:
-    compiled = al.compile(scaled, recompile_limit=2, recompile_limit_is_error=True)
+    limit: Any = {"recompile_limit": 2, "recompile_limit_is_error": True}
+    compiled = al.compile(scaled, dynamic=False, **limit)
     compiled.prepare(X, 1)
     compiled.prepare(X, 1)
     assert 1 == len(compiled.entries)

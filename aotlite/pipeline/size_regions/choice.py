@@ -20,6 +20,7 @@ import attrs
 import optree
 
 from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.forks import UNFORKED
 from aotlite.ir.geometry.sizes import Shape, is_symbolic, wrap_dim
@@ -27,6 +28,7 @@ from aotlite.ir.graph.role import Part, Primal
 from aotlite.pipeline.arguments import FlatArguments
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import CompiledEntry
+from aotlite.pipeline.size_regions.exact_types import type_question
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.symbolic_sizes import (
     GivenRole,
@@ -152,6 +154,11 @@ def symbolic_sizes(
         if index >= options.num_params_buffers:
             requests |= _of_argument(index, tensor, metas, named, options)
     requests |= _ints(call, named, seen, options, {each.name for each in requests.values()})
+    marked = {source.argument for source, asked in requests.items() if asked.is_marked}
+    if not all(each.is_marked for each in requests.values()):
+        if type_question(function, call.leaves) is not None:
+            whole = {i for i, tensor in call.tensors() if i in marked and is_wrapper(tensor)}
+            requests = {x: y for x, y in requests.items() if y.is_marked or x.argument in whole}
     return SymbolicSizes(requests) if requests else None
 
 

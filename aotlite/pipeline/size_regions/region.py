@@ -133,6 +133,14 @@ def _without_ops(both: Joint) -> Joint:
     return attrs.evolve(both, graph=Graph((*both.graph.placeholders, closing), both.graph.name))
 
 
+def _failed(guard: Assumption, values: dict[str, int], sizes: SymbolicSizes) -> GuardFailure:
+    """A guard that fails, with the sizes that it speaks of."""
+    names = [name for name in sizes.sources if name in names_in(guard.fact)]
+    subject = " and ".join([str(sizes.sources[name]) for name in names])
+    found = " and ".join([f"{values[name]} ({name})" for name in names])
+    return GuardFailure(subject, found, repr(guard))
+
+
 def _left(guard: Assumption) -> object:
     return guard.fact.left if isinstance(guard.fact, SymBool) else None
 
@@ -352,5 +360,5 @@ class SizeRegion:
                 return GuardFailure(f"argument {index}", f"{found}", f"{wanted}: {number}")
         for guard in self.guards if self.counted is None else self.counted.guards[0]:
             if not guard.holds(values):
-                return GuardFailure("the vector of sizes", str(values), repr(guard))
+                return _failed(guard, values, self.sizes)
         return None

@@ -1,8 +1,9 @@
 """A function that does not take symbols for its sizes is captured again, with numbers.
 
 C code that wants an object of the type int refuses a symbol: `json.dumps(x.shape[0])`. A hook, a
-callback and a key of a returned dict are read when there is no symbol any more. Nobody asked for
-symbols that `dynamic=None` or `dynamic=True` made, so that is no error of the user's.
+callback and a key of a returned dict are read when there is no symbol any more. The text of an
+error may name the class of a symbol. Nobody asked for symbols that `dynamic=None` or `dynamic=True`
+made, so that is no error of the user's.
 Rule: DYN-23. Spec: `specs/size_regions.md`.
 """
 
@@ -12,11 +13,13 @@ import sys
 from collections.abc import Callable, Sequence
 from opcode import opmap
 from types import TracebackType
+from typing import Any
 
 from aotlite.eager.subclass.protocol import flatten
 from aotlite.ir.errors import AotliteError, GuardError, UnsupportedError, noted
 from aotlite.ir.provenance.location import place_of
 from aotlite.ir.symbols.user_code import held_symbol
+from aotlite.pipeline.size_regions.exact_types import names_types_in_errors
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 from aotlite.stages.shared.size_values import AtSizes
@@ -45,14 +48,16 @@ def by_symbols(
                 GuardError(f"compile: {what}, expected numbers that the function alone reads"),
                 "Leave out the mark, or pass int(size), which compiles the function for this size.",
             )
-    except TypeError as error:
-        if not _may_be_of_symbols(error):
-            raise
+    except Exception as error:
+        of_symbols = _may_be_of_symbols(error)
         if marked:
-            error.add_note(
-                f"{', '.join(marked)} is marked as dynamic. Leave out the mark, or pass int(size): "
-                f"{_line(error.__traceback__)}"
-            )
+            if of_symbols and isinstance(error, TypeError):
+                error.add_note(
+                    f"{', '.join(marked)} is marked as dynamic. Leave out the mark, or pass "
+                    f"int(size): {_line(error.__traceback__)}"
+                )
+            raise
+        if not (of_symbols or isinstance(error, UnsupportedError) or _names_class(error, *call)):
             raise
     return capture(*call)
 
@@ -89,7 +94,12 @@ def with_plain_keys(captured: Captured) -> Captured:
     return captured
 
 
-def _may_be_of_symbols(error: TypeError) -> bool:
+def _names_class(error: Exception, function: object, _: object, leaves: Any, *__: object) -> bool:
+    """Whether a user's `raise` may have put the class of a symbol into the text of the error."""
+    return not isinstance(error, AotliteError) and names_types_in_errors(function, leaves)
+
+
+def _may_be_of_symbols(error: Exception) -> bool:
     """Whether code in C, or of Python's library, may have raised it: no `raise` of a user's."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
