@@ -329,7 +329,7 @@ class _Search:
     def _import(self, name: str, function: types.FunctionType) -> None:
         package = str(function.__globals__.get("__package__"))
         names = (name, f"{package}.{name}", name.partition(".")[0] or package)
-        found = [sys.modules[each] for each in names if each in sys.modules]
+        found = [module for module in map(_loaded, names) if module is not None]
         self._push(found)
         if not found:
             self._ask(f"import {name}", (function.__code__, 0))
@@ -364,7 +364,13 @@ _OF_EVERY_CLASS: Final = {"__dict__", "__weakref__", "__doc__", "__module__", "_
 def _listed(names: str) -> set[int]:
     """The ids of functions by these names, of modules that are imported."""
     of_module = [name.rpartition(".") for name in names.split()]
-    return {id(getattr(sys.modules[m], name)) for m, _, name in of_module if m in sys.modules}
+    found = [getattr(_loaded(module), name, None) for module, _, name in of_module]
+    return {id(each) for each in found if each is not None}
+
+
+def _loaded(name: str) -> types.ModuleType | None:
+    """A module that somebody has imported."""
+    return sys.modules.get(name)
 
 
 def _calls_methods(base: type) -> bool:
