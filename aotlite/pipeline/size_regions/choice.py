@@ -135,14 +135,15 @@ def _marks_of(tensor: Tensor) -> Mapping[int, SizeRequest | None]:
 def symbolic_sizes(
     function: Callable[..., object],
     call: FlatArguments,
-    earlier: Iterable[CompiledEntry],
+    earlier: Collection[CompiledEntry],
     options: Options,
 ) -> SymbolicSizes | None:
     """The sizes and ints that become symbols in the compilation for a call; None if there are none.
 
     `earlier` are the entries for calls of this form.
     """
-    if options.dynamic is False and options.dynamic_shapes is None and not _MARKS:
+    is_asked = options.dynamic_shapes is not None or bool(_MARKS)
+    if not (options.dynamic or options.dynamic is None and earlier or is_asked):
         return None
     if call.has_arrays:  # NumPy's functions take numbers alone
         options = attrs.evolve(options, dynamic=False)
