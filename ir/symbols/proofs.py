@@ -148,9 +148,9 @@ class Facts:
         return terms.get((), 0) if _constant(terms) else None
 
     @property
-    def has_values(self) -> bool:
-        """Whether some atom is known to equal others."""
-        return bool(self._values)
+    def value_count(self) -> int:
+        """How many atoms are known to equal others."""
+        return len(self._values)
 
     def settled(self, terms: Terms) -> Terms:
         """The polynomial with known atoms replaced by their values."""

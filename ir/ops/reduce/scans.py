@@ -33,11 +33,11 @@ def _cumprod_vjp(grad: Operand, self: Operand, result: Operand, dim: int) -> Ope
     if not self.shape:
         return grad
     values = conj(self.to(grad.dtype))  # for a cumprod with a dtype of its own
-    before = _moved(conj(result), dim, 1)
-    return before * _tail_sums(grad, _moved(values, dim, -1), dim)
+    before = moved(conj(result), dim, 1)
+    return before * _tail_sums(grad, moved(values, dim, -1), dim)
 
 
-def _moved(x: Operand, dim: int, by: int) -> Operand:
+def moved(x: Operand, dim: int, by: int) -> Operand:
     """The elements moved one place on (1) or back (-1) along `dim`; a one comes in."""
     size = x.shape[dim]
     if size == 0:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError
-from aotlite.ir.geometry.sizes import as_tuple, maximum
+from aotlite.ir.geometry.sizes import as_tuple, is_symbolic, maximum
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
@@ -22,11 +23,23 @@ from aotlite.ir.ops.reduce.dims import Dims, count, kept, reduced, reduced_dims,
 from aotlite.ir.ops.reduction_rows import Function, reduction
 
 
-def _degrees(count: int, correction: float | None) -> float:
-    """What the sum of squares is divided by; never negative, so that too few elements give nan."""
+def _degrees(count: int, correction: float | None) -> tuple[float, int]:
+    """(whole, parts) of the quotient that divides the sum of squares; never negative, so that too
+    few elements give nan. A correction of halves, or the like, gives a whole number of these, which
+    may be symbolic."""
     if correction is None:
-        return maximum(count - 1, 0)
-    return max(count - correction, 0)
+        correction = 1
+    if isinstance(correction, int) or is_symbolic((correction,)):
+        return maximum(count - cast("int", correction), 0), 1
+    if type(correction) is float and math.isfinite(correction):
+        whole, parts = correction.as_integer_ratio()
+        if parts <= _MOST_PARTS:
+            return maximum(count * parts - whole, 0), parts
+    return max(count - correction, 0), 1
+
+
+_MOST_PARTS = 16
+"""The least fraction of a correction that is no number of its own: a size is one, then."""
 
 
 def _var(
@@ -48,15 +61,18 @@ def _variance_of(self: Operand, dim: Dims, correction: float | None, keepdim: bo
     off = value - over(value.sum(dims, True), size)
     if off.is_complex():
         off = off.abs()
-    return over((off * off).sum(dims, keepdim), _degrees(size, correction))
+    degrees, parts = _degrees(size, correction)
+    total = (off * off).sum(dims, keepdim)
+    return over(total if parts == 1 else total * parts, degrees)
 
 
 def _var_vjp(
     grad: Operand, self: Operand, dim: Dims, correction: float | None, keepdim: bool
 ) -> Operand:
-    degrees = _degrees(count(self.meta, dim), correction)
-    scale = 2 / degrees if degrees else float("nan")
-    return kept(grad, self.meta, dim, keepdim) * scale * (self - self.mean(dim, True))
+    degrees, parts = _degrees(count(self.meta, dim), correction)
+    grad = kept(grad, self.meta, dim, keepdim)
+    scaled = grad * (2 * parts) / degrees if degrees else grad * float("nan")
+    return scaled * (self - self.mean(dim, True))
 
 
 def _std_vjp(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.composed import count_of, dims_of, over
@@ -17,6 +16,7 @@ from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import require_inexact, require_real
 from aotlite.ir.ops.precision import widened
 from aotlite.ir.ops.reduce.dims import Dims, count, spread, summed
+from aotlite.ir.ops.reduce.scans import moved
 from aotlite.ir.ops.reduction_rows import (
     BY_ALL,
     BY_ANY,
@@ -123,26 +123,10 @@ def _prod_vjp(grad: Operand, self: Operand, dim: int | None, keepdim: bool) -> O
 
 
 def _others(x: Operand) -> Operand:
-    """For each element, the product of the others along the last dimension.
-
-    Neighbors are multiplied in pairs, the products of the other pairs found by recursion, and each
-    element takes its partner in: about 3n products in log2(n) steps, no division. `prod / x` is 0/0
-    at a zero; prefix products need a scan whose own gradient has the same difficulty.
-    """
-    half = x.shape[-1] // 2
-    if half == 0:
-        return x.new_ones(x.shape)
-    left, right, odd = x.split((half, half, x.shape[-1] - 2 * half), -1)
-    if not odd.shape[-1]:
-        beside = _others(left * right)
-        return _joined(beside * right, beside * left)
-    beside, last = _others(_joined(left * right, odd)).split((half, 1), -1)
-    return _joined(beside * right, beside * left, last)
-
-
-def _joined(first: Operand, *rest: Operand) -> Operand:
-    """`cat` along the last dimension."""
-    return first._apply(OPS["cat"], ((first, *rest), -1))
+    """For each element, the product of the others along the last dimension: of those before it, and
+    of those behind it. `prod / x` is 0/0 at a zero."""
+    behind = moved(x.flip((-1,)).cumprod(-1), -1, 1).flip((-1,))
+    return moved(x.cumprod(-1), -1, 1) * behind
 
 
 PROD = reduction("prod", DIM + DTYPE, result=summed, combiner=BY_PROD, vjp=_prod_vjp)

@@ -192,7 +192,7 @@ def _assumed(
     table: SymbolTable,
 ) -> tuple[dict[str, int | SymInt], list[tuple[Fact, set[str]]]]:
     """What symbols are known to be, and what else is assumed, with the symbols in it."""
-    key = _assumed, len(table.log), len(table.symbols)
+    key = _assumed, len(table.log), len(table.symbols), table.facts.value_count
     if key not in table.cache:
         known = _known(table)
         table.cache[key] = known, [(fact, names_in(fact)) for fact in _facts(table, known)]
@@ -203,7 +203,7 @@ def _assumed(
 def _known(table: SymbolTable) -> dict[str, int | SymInt]:
     """What each symbol is known to be, if some are another one, or a number."""
     found = {}
-    if table.facts.has_values:
+    if table.facts.value_count:
         for name in table.symbols:
             size = table.named(name)
             found[name] = settled(table, size)

@@ -61,3 +61,16 @@ def test_no_trace_is_kept_alive():
     del table
     gc.collect()
     assert number() is None
+
+
+@pytest.mark.rules("DYN-25")
+def test_symbols_that_are_made_later_are_looked_at(runs):
+    """What is assumed is gathered once, until a symbol or a fact is added."""
+    table = SymbolTable()
+    a, b = (table.size(hint, lower=0) for hint in (3, 3))
+    assert a == b
+    cases.fewest(table, OPS["amax"].rule, (tensor_meta((2, a)), (1,), False))
+    c = table.size(4, lower=0)
+    cases.fewest(table, OPS["amax"].rule, (tensor_meta((b, c)), (1,), False))
+    assert [each.text for each in table.log] == ["s0 == s1", "s0 != 0", "s2 != 0"]
+    assert len(runs) == 2
