@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 ROOT = Path(__file__).parents[1]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -38,7 +38,10 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
 
 # A shared machine stalls for longer than Hypothesis's deadline; slowness is measured elsewhere.
 # The same examples in every run; `--hypothesis-profile=explore` draws new ones.
-settings.register_profile("aotlite", deadline=None, print_blob=True, derandomize=True)
+# What the phase `explain` would add to a failure, "or any other value", costs tests of planted
+# mistakes as much as the failure itself.
+SHOWN = [phase for phase in Phase if phase is not Phase.explain]
+settings.register_profile("aotlite", deadline=None, print_blob=True, derandomize=True, phases=SHOWN)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("aotlite")
 
@@ -163,8 +166,8 @@ class Freezer:
 
     def pytest_sessionstart(self) -> None:
         gc.callbacks.append(self.collected)
-        # Five times as seldom as usual: tests that are about garbage collect it themselves.
-        gc.set_threshold(3500, 10, 10)
+        # Thirty times as seldom as usual: tests that are about garbage collect it themselves.
+        gc.set_threshold(20_000, 10, 10)
 
     def pytest_sessionfinish(self) -> None:
         gc.callbacks.remove(self.collected)
