@@ -259,3 +259,14 @@ def test_a_tensor_of_no_dimensions_is_a_number(name: str) -> None:
             assert np.signbit(one.numpy()).tolist() == np.signbit(other.numpy()).tolist() or (
                 not one.is_floating_point() or np.isnan(one.numpy()).any()
             )
+
+
+@pytest.mark.rules("DYN-27")
+def test_a_named_float_may_be_too_small_for_a_tensor() -> None:
+    def scaled(x: Any, rate: float) -> Any:
+        return x * rate + 1
+
+    compiled = al.compile(scaled, dynamic_shapes={"rate": True}, backend="reference")
+    for rate in (0.5, 1e-310, 0.25, -1e-46, 0.0, 1e-310, 3.0):
+        assert compiled(al.ones(2), rate).tolist() == scaled(al.ones(2), rate).tolist()
+    assert 3 == len(compiled.entries)  # two for the small ones

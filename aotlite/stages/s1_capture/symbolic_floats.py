@@ -108,6 +108,7 @@ class FloatRecorder(CaptureRecorder):
         try:
             tensor = place.of(number.hint)
         except ValueError:  # too small for the dtype
+            number.taken(fixes=False)
             return None
         role = Hidden(len(self._hidden), str(place))
         self._hidden.append(place)

@@ -179,12 +179,16 @@ class SymFloat(PythonNumber):
     # --- what takes the value
     def plain(self) -> float:  # type: ignore[override]
         """The value in the call that is traced; it is assumed to be that in each call."""
+        return self.taken(fixes=True)
+
+    def taken(self, *, fixes: bool) -> float:
+        """`plain`; without `fixes` it is no fault of the function that it needs the value."""
         bits = self.hint.hex()
 
         def test(leaves: Leaves) -> bool:
             return self.value(leaves).hex() == bits
 
-        self._assume(test, f"{self.text} is {self.hint!r}", fixes=True)
+        self._assume(test, f"{self.text} is {self.hint!r}", fixes=fixes)
         return self.hint
 
     def compared(self, relation: str, other: object) -> bool:
