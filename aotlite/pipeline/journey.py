@@ -86,10 +86,10 @@ def compile_once(request: Request, options: Options) -> CompiledEntry:
         return _traced(request, Compilation.begin(options, STAGES), _compiled)
 
 
-def retraced(request: Request, compilation: Compilation) -> None:
-    """Runs stages 1 to 8 for the observers alone, as at other sizes."""
+def retraced(request: Request, compilation: Compilation, rest: Callable[..., None]) -> None:
+    """Runs stages 1 to 8 for the observers, and for `rest`, as at other sizes."""
     with collector_paused(), outside_regions():
-        _traced(request, compilation, lambda captured, _, how: _cut(captured, how))
+        _traced(request, compilation, lambda captured, _, how: rest(*_cut(captured, how)))
 
 
 def _traced(request: Request, compilation: Compilation, rest: Callable[..., T]) -> T:

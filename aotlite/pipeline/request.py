@@ -73,7 +73,7 @@ class Compilation:
         return attrs.evolve(self, observers=attrs.evolve(self.observers, runner=None))
 
 
-@attrs.frozen(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class CompiledEntry:
     """One compiled variant of a function, with its metadata and its partition."""
 

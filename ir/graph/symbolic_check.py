@@ -13,6 +13,7 @@ from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph.graph import Constant, Graph, Node, map_nodes
 from aotlite.ir.graph.symbolic.numbers import at_sizes
 from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.cases.parts import parts_of
 
 __all__ = ["differs_from", "is_wrong_at", "misfit", "same_program"]
 
@@ -62,7 +63,8 @@ def differs_from(recorded: Graph, trace: Callable[[Values], Graph]) -> Callable[
 
 
 def same_program(a: Graph, b: Graph) -> bool:
-    """Whether two graphs have the same nodes, arguments and metas, in one order."""
+    """Whether two graphs have the same nodes, arguments and metas, in one order; with symbols of
+    two traces, whether these are written alike."""
     numbers: list[dict[Node, int]] = [{n: k for k, n in enumerate(g.nodes)} for g in (a, b)]
 
     def said(node: Node, of: dict[Node, int]) -> object:
@@ -70,11 +72,19 @@ def same_program(a: Graph, b: Graph) -> bool:
         target = node.target
         if isinstance(target, Constant):
             target = str(target.value.dtype), str(target.value.tolist())
-        return node.op, target, repr(args), node.meta, node.role  # NaN is not equal to itself
+        meta = _written(node.meta)
+        return node.op, target, repr(args), meta, node.role  # NaN is not equal to itself
 
     pairs = zip(a.nodes, b.nodes, strict=False)
     same = all(said(x, numbers[0]) == said(y, numbers[1]) for x, y in pairs)
     return same and len(a.nodes) == len(b.nodes)
+
+
+def _written(meta: object) -> object:
+    """A meta, or metas of results, as one text: sizes of two traces are never equal."""
+    if type(meta) is tuple:
+        return tuple(map(_written, meta))
+    return repr(parts_of(meta) or meta)
 
 
 class _Place(int):

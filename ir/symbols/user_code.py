@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from aotlite.ir.provenance.location import Location
 
-__all__ = ["CountSymbols", "asked_outside", "asking_place", "held_symbol"]
+__all__ = ["CountSymbols", "asked_outside", "asking_place", "held_symbol", "is_user_asking"]
 
 _WRITTEN_AS_BY_USERS: Final = frozenset(("conformance", "data", "nn", "optim", "testing"))
 """Packages of aotlite that take sizes for ints, as users do: layers, and programs of tests."""
@@ -143,7 +143,7 @@ class CountSymbols:
 
     def ask(self, fact: object) -> None:
         """Raises for a question of user code that has no stated default."""
-        if self.open and _is_user_asking():
+        if self.open and is_user_asking():
             names = symbols_in(fact) & self.open
             if names:
                 raise self.refusal(fact, names)
@@ -166,7 +166,7 @@ def _of_atom(atom: Any) -> set[str]:
     return {atom.name} if hasattr(atom, "hint") else symbols_in((atom.left, atom.right))
 
 
-def _is_user_asking() -> bool:
+def is_user_asking() -> bool:
     """Whether the innermost frame outside of this package runs code outside aotlite."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and str(frame.f_globals.get("__name__")).startswith(_HERE):

@@ -53,8 +53,10 @@ from aotlite.stages.s10_runtime.source import FunctionSource
 if TYPE_CHECKING:
     from aotlite.ir.symbols import validation
     from aotlite.ir.symbols.validation import weakest
+    from aotlite.pipeline.size_regions import idle_guards
 else:  # for regions alone
     validation = deferred("aotlite.ir.symbols.validation")
+    idle_guards = deferred("aotlite.pipeline.size_regions.idle_guards")
     weakest = deferred("aotlite.ir.symbols.validation.weakest")
 
 PROOF_SECONDS = 1.0
@@ -91,16 +93,8 @@ def region_entry(
     source = FunctionSource()
     sized = [*sizes.metas, *map(Primal, sizes.numbers)]
     checks = write_guards(source, first, marks=False, sized=sized)
-    kernels = []
-    for graph in (cut.partition.forward, cut.partition.backward):
-        forget_origins(graph)
-        kernels.append(None if graph is None else SizedKernels(graph, sizes))
-    light = attrs.evolve(cut, joint=_without_ops(cut.joint), kernels=tuple(kernels))
+    light, guards = _kept(cut, sizes), _guards(sizes, compilation)
     members = {id(reals[each.role]) for each in captured.inputs if each.family is not None}
-    assumed = sizes.table.log
-    proves = None if compilation.options.verify else False
-    needless = weakest.implied(sizes.table, assumed, solver=proves)
-    guards = tuple([each for each in assumed if each not in needless])
     counted = CountedSegments.of(light, sizes, guards) if sizes.counts else None
     if counted is not None:
         light = counted.records[-1]
@@ -116,15 +110,41 @@ def region_entry(
         make_entry=partial(entry_of, compilation, request.name),
         why_not_unsized=partial(what_fails, checks, source.scope),
     )
-    if compilation.options.verify:
-        sizes.proof = validation.validate(sizes.table, region.guards, time_limit=PROOF_SECONDS)
-        warn_of_open_facts(request.function, request.name, sizes.proof)
-    sizes.table.closed = True
+    _prove(sizes, guards, request, compilation)
     region.check_marks()
     region.begin(request.leaves)
     plain = numbers_of(first.leaves, first.guards) | dict.fromkeys(sizes.numbers)
     made = compilation.number, region, light.meta, light.partition, cut.containers
     return CompiledEntry(*made, numbers=plain)
+
+
+def _kept(cut: StageRecords, sizes: SymbolicSizes) -> StageRecords:
+    """The records of a region, which instances are made of."""
+    kernels = []
+    for graph in (cut.partition.forward, cut.partition.backward):
+        forget_origins(graph)
+        kernels.append(None if graph is None else SizedKernels(graph, sizes))
+    return attrs.evolve(cut, joint=_without_ops(cut.joint), kernels=tuple(kernels))
+
+
+def _guards(sizes: SymbolicSizes, compilation: Compilation) -> tuple[Assumption, ...]:
+    """The assumptions of a capture that no others imply."""
+    proves = None if compilation.options.verify else False
+    needless = weakest.implied(sizes.table, sizes.table.log, solver=proves)
+    return tuple([each for each in sizes.table.log if each not in needless])
+
+
+def _prove(
+    sizes: SymbolicSizes,
+    guards: Sequence[Assumption],
+    request: Request,
+    compilation: Compilation,
+) -> None:
+    """Closes the table, after the proof that the guards imply what was used, if it is wanted."""
+    if compilation.options.verify:
+        sizes.proof = validation.validate(sizes.table, guards, time_limit=PROOF_SECONDS)
+        warn_of_open_facts(request.function, request.name, sizes.proof)
+    sizes.table.closed = True
 
 
 def _without_ops(both: Joint) -> Joint:
@@ -256,11 +276,37 @@ class SizeRegion:
         return self._counts[0]
 
     def needs(self) -> list[weakest.GuardNeed]:
-        """For each assumption of the capture why it is a guard, or is none (DYN-24)."""
+        """For each assumption of the capture why it is a guard, or is none (DYN-24).
+        One that changes nothing is dropped."""
         if self.counted is not None:
             raise Unrepeatable("what its sizes are depends on values, which are not kept")
-        with self._lock, self.sizes.lock:
-            return needs_of(self.retrace, self.sizes, self.sizes.table.log)
+        with self._lock:
+            while True:
+                with self.sizes.lock:
+                    found = needs_of(self.retrace, self.sizes, self.sizes.table.log)
+                    kept = idle_guards.Program.of(self.records, self.facts)
+                    idle = idle_guards.idle_among(found, self.retrace, self.sizes, kept)
+                if not idle:
+                    return [*self.retrace.dropped, *found]
+                self._drop(idle)
+
+    def _drop(self, idle: Sequence[weakest.GuardNeed]) -> None:
+        """Makes the region that of a trace that learns nothing of these guards. What instances
+        there are stay: each is right for its sizes."""
+        retrace = attrs.evolve(self.retrace, dropped=(*self.retrace.dropped, *idle))
+
+        def remake(request: Request, captured: Captured, cut: StageRecords) -> None:
+            sizes, facts = captured.recorder.sizes, GuardedFacts.of(captured, cut.meta)
+            assert sizes is not None
+            records, guards = _kept(cut, sizes), _guards(sizes, retrace.compilation)
+            _prove(sizes, guards, request, retrace.compilation)
+            with UNFORKED:
+                self.records, self.facts, self.sizes, self.retrace = records, facts, sizes, retrace
+                self.guards = guards  # at last: other threads compare with them
+
+        retrace.traced(retrace.symbols(self.sizes), remake)
+        for need in idle:
+            need.is_idle = True
 
     # --- instances
     def _instance(self, key: tuple[int, ...], leaves: Sequence[object]) -> CompiledEntry | None:

@@ -55,21 +55,23 @@ class RegionRow:
     @classmethod
     def of(cls, entry: CompiledEntry, *, witnesses: bool = False) -> RegionRow:
         """The row of an entry."""
-        arguments = tuple([f"{each.place}: {each.meta}" for each in entry.meta.inputs])
         region = entry.guarded
+        needs: tuple[GuardNeed, ...] = ()
+        unknown = ""
+        if witnesses and isinstance(region, SizeRegion):
+            try:
+                needs = tuple(region.needs())  # which may drop guards
+            except Unrepeatable as error:
+                unknown = str(error)
+            entry.meta, entry.partition = region.records.meta, region.records.partition
+        arguments = tuple([f"{each.place}: {each.meta}" for each in entry.meta.inputs])
         if not isinstance(region, SizeRegion):
             return cls(entry.number, arguments, (), (), None)
         numbers = [f"argument {i}: int {each}" for i, each in region.sizes.numbers.items()]
         arguments = (*arguments, *numbers)
         counts = tuple([f"{name}: {each}" for name, each in region.sizes.counts.items()])
-        sizes = tuple(region.instances)
-        row = cls(entry.number, arguments, region.guards, sizes, region.calls, counts)
-        if not witnesses:
-            return row
-        try:
-            return attrs.evolve(row, needs=tuple(region.needs()))
-        except Unrepeatable as error:
-            return attrs.evolve(row, unknown=str(error))
+        facts = region.guards, tuple(region.instances), region.calls
+        return cls(entry.number, arguments, *facts, counts, needs, unknown)
 
 
 @attrs.frozen(repr=False)
@@ -146,7 +148,9 @@ class EntryReports:
 
         With `witnesses`, also why each condition is needed: sizes that violate it alone, and at
         which the function, traced again, is another program. A condition that excludes sizes for
-        nothing is shown with some of them (DYN-24).
+        nothing is shown with some of them; one of the function's own is dropped where the program
+        is the same whichever way the branch goes, and calls at these sizes are of the entry then
+        (DYN-24).
 
         >>> import aotlite as al
         >>> double = al.compile(lambda x: x * 2 if x.shape[0] > 3 else x, dynamic=True)

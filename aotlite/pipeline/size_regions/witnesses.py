@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import ref
 
 import attrs
 import numpy as np
 
-from aotlite.eager.base.modes import set_grad_enabled
+from aotlite.eager.base.modes import STATE, set_grad_enabled
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.eager.base.tensor import Tensor
@@ -26,8 +28,11 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Primal
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.assumption import Assumption, concrete
+from aotlite.ir.symbols.table import SymbolTable
 from aotlite.pipeline.observers import Observers, StageRecord
 from aotlite.pipeline.request import Compilation, Request
+from aotlite.pipeline.size_regions.records import StageRecords
+from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.symbolic_sizes import GivenRole, SymbolicSizes, place_of_role
@@ -36,13 +41,16 @@ from aotlite.stages.shared.size_values import AtSizes
 
 if TYPE_CHECKING:
     from aotlite.ir.graph import symbolic_check
-    from aotlite.ir.symbols.validation import weakest
+    from aotlite.ir.symbols.validation import both_ways, weakest
 else:  # for who asks for witnesses
     symbolic_check = deferred("aotlite.ir.graph.symbolic_check")
+    both_ways = deferred("aotlite.ir.symbols.validation.both_ways")
     weakest = deferred("aotlite.ir.symbols.validation.weakest")
 
-Retraced = Callable[[Request, Compilation], None]
-"""Runs stages 1 to 8 for a compilation's observers."""
+Rest: TypeAlias = Callable[[Request, Captured, StageRecords], None]
+"""What is done with a trace: with the request, its capture, and its records."""
+Retraced = Callable[[Request, Compilation, Callable[[Captured, StageRecords], None]], None]
+"""Runs stages 1 to 8 for a compilation's observers, and for who takes what they made."""
 Values: TypeAlias = Mapping[str, int]
 Traced: TypeAlias = "dict[str, Graph | FunctionMeta | Convention]"
 """What the stages of a trace made."""
@@ -50,6 +58,9 @@ _COMPARED = ("1 capture", "2 analyze", "3 convention", "4 joint")
 """What is the function's own, before simplification."""
 _MOST = 4096
 """No larger size is tried: a function may loop over it."""
+
+
+_NO_ANSWERS: Mapping[str, bool] = MappingProxyType({})
 
 
 class Unrepeatable(Exception):
@@ -66,6 +77,9 @@ class Retrace:
     """Plain values, empty tensors, and weak references to whatever else the caller has."""
     again: Retraced
     compilation: Compilation
+    grad_mode: bool | None
+    dropped: tuple[weakest.GuardNeed, ...] = ()
+    """The needs for guards that were dropped: either answer gives the program."""
 
     @classmethod
     def of(
@@ -79,9 +93,21 @@ class Retrace:
         that are of view families."""
         made = _StandIns(members)
         bare = attrs.evolve(request, leaves=(), tensors=(), sizes=None)
-        return cls(bare, tuple(map(made.of, request.leaves)), again, compilation)
+        leaves = tuple(map(made.of, request.leaves))
+        return cls(bare, leaves, again, compilation, STATE.grad_mode)
 
-    def traced(self, sizes: SymbolicSizes) -> Traced:
+    def symbols(
+        self, sizes: SymbolicSizes, answers: Mapping[str, bool] = _NO_ANSWERS
+    ) -> SymbolicSizes:
+        """Symbols for the sizes that were symbols, for another trace: in its table, facts have
+        these answers, and those that are no guards any more that of the call."""
+        wholes = {*sizes.numbers, *[place_of_role(each)[0] for each in sizes.metas]}
+        requests = {each: n for each, n in sizes.requests.items() if each.argument in wholes}
+        given = {both_ways.said(each.guard.fact): True for each in self.dropped} | {**answers}
+        table = both_ways.GivenAnswers(given=given) if given else SymbolTable()
+        return SymbolicSizes(requests, table)
+
+    def traced(self, sizes: SymbolicSizes, rest: Rest = lambda *_: None) -> Traced:
         """The graphs of a trace, and the function's metadata, by stage."""
         found: Traced = {}
 
@@ -95,11 +121,10 @@ class Retrace:
                 raise Unrepeatable(f"argument {index} of the call that was traced is gone")
         tensors = [(k, leaf) for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         observers = Observers((observe,), verifies=False, runner=None)
-        with _with_memory(tensors, sizes.fixed or {}):
-            self.again(
-                attrs.evolve(self.request, leaves=leaves, tensors=tensors, sizes=sizes),
-                attrs.evolve(self.compilation, observers=observers),
-            )
+        with _as_it_was(self.grad_mode, tensors, sizes.fixed or {}):
+            request = attrs.evolve(self.request, leaves=leaves, tensors=tensors, sizes=sizes)
+            compilation = attrs.evolve(self.compilation, observers=observers)
+            self.again(request, compilation, partial(rest, request))
         return found
 
 
@@ -154,10 +179,13 @@ def _bytes(count: int) -> np.ndarray:
 
 
 @contextmanager
-def _with_memory(
-    tensors: Sequence[tuple[int, Tensor]], metas: Mapping[GivenRole, object]
+def _as_it_was(
+    grad_mode: bool | None,
+    tensors: Sequence[tuple[int, Tensor]],
+    metas: Mapping[GivenRole, object],
 ) -> Iterator[None]:
-    """A block in which the memory of stand-ins is as large as it is where they have these metas."""
+    """A block with the grad mode of the call that was traced, in which the memory of stand-ins is
+    as large as it is where they have these metas."""
     dense = [(index, each) for index, each in tensors if not is_wrapper(each)]
     pairs = [(each, metas.get(Primal(index))) for index, each in dense]
     changed = [(each, meta) for each, meta in pairs if isinstance(meta, TensorMeta)]
@@ -165,9 +193,11 @@ def _with_memory(
     for (each, meta), (storage, buffer) in zip(changed, kept, strict=True):
         more = (meta.span - each.meta.span) * each.dtype.itemsize
         storage.buffer = _bytes(max(buffer.nbytes + more, 0))
+    outer, STATE.grad_mode = STATE.grad_mode, grad_mode
     try:
         yield
     finally:
+        STATE.grad_mode = outer
         for storage, buffer in reversed(kept):
             storage.buffer = buffer
 
@@ -179,9 +209,7 @@ def needs_of(
     """Why each of these guards of a region is needed. Raises Unrepeatable."""
     numbers: dict[GivenRole, int] = {Primal(i): number for i, number in sizes.numbers.items()}
     symbolic: dict[GivenRole, TensorMeta | int] = {**sizes.metas, **numbers}
-    wholes = {place_of_role(each)[0] for each in symbolic}
-    requests = {each: asked for each, asked in sizes.requests.items() if each.argument in wholes}
-    sizes = SymbolicSizes(requests)
+    sizes = retrace.symbols(sizes)
     recorded = retrace.traced(sizes)
     found = sizes.table.log
     if [each.text for each in found] != [each.text for each in guards]:

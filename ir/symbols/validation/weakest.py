@@ -7,6 +7,7 @@ A guard without either may be too strong: it makes a call compile anew for nothi
 
 from __future__ import annotations
 
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +33,10 @@ _SHOWN = 2
 """How many of them are shown."""
 _SWEPT = 4_000
 """No cube that is swept has more points."""
+_CUBES = 3
+"""Of so many symbols cubes tell enough."""
+_DRAWN = 4_000, 16
+"""How many random sizes are tried of many symbols, whose cubes are small; and the largest one."""
 _FEW = 100
 """No cube has that is looked through when a region is made."""
 
@@ -45,19 +50,23 @@ class GuardNeed:
     """Sizes that violate this guard alone, and at which the recorded program differs."""
     is_needless: bool = False
     """Whether the other guards that are kept imply it, which is proved."""
+    is_idle: bool = False
+    """Whether the program is the same whichever way it is answered: it is no guard any more."""
     tried: list[Values] = attrs.field(factory=list)
     """Sizes that violate it alone and at which the recorded program is right all the same."""
 
     @property
     def is_open(self) -> bool:
         """Whether neither a witness nor a proof was found."""
-        return self.witness is None and not self.is_needless
+        return self.witness is None and not self.is_needless and not self.is_idle
 
     @property
     def why(self) -> str:
         """`needed at s0=4`."""
         if self.is_needless:
             return "the other guards imply it"
+        if self.is_idle:
+            return "dropped: the program is the same where it is false"
         if self.witness is not None:
             return f"needed at {_sizes(self.witness)}"
         if not self.tried:
@@ -186,6 +195,10 @@ class _Search:
         yield from near(premises)
         for side in sides(premises, most):
             yield from small(premises, side)
+        if most == _SWEPT and len(premises.symbols) > _CUBES:
+            dice, (count, largest) = random.Random(0), _DRAWN
+            for _ in range(count):
+                yield {name: dice.randint(0, largest) for name in premises.symbols}
 
     def _is_wanted(self, needs: Iterable[GuardNeed]) -> bool:
         in_time = time.thread_time() < self.deadline
