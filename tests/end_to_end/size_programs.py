@@ -132,7 +132,7 @@ def check(
         seen.update(needs)
         for each in is_open:
             print(f"open: {each}", flush=True)
-        if needs["idle"]:  # regions are larger now
+        if needs["dead"]:  # regions are larger now
             return seen, _difference(program, compiled, most, Counter(), make)
     return seen, ""
 
@@ -160,7 +160,7 @@ def _difference(
 def needs_of_guards(compiled: Any) -> tuple[Counter[str], list[str]]:
     """How many guards have a witness, are implied by others, or are open; and the open ones.
 
-    `idle` are those that were dropped as the program is the same without them."""
+    `dead` are those that were dropped as the program is the same without them."""
     seen: Counter[str] = Counter()
     is_open = []
     for region in compiled.regions(witnesses=True):
@@ -170,7 +170,7 @@ def needs_of_guards(compiled: Any) -> tuple[Counter[str], list[str]]:
         for need in region.needs:
             is_kept = any(need.guard is guard for guard in region.guards)
             kind = "witness" if need.witness is not None else "open" if need.is_open else "implied"
-            seen[kind if is_kept else "idle" if need.is_idle else "dropped"] += 1
+            seen[kind if is_kept else "dead" if need.is_dead else "dropped"] += 1
             if kind == "open":
                 is_open.append(f"{need!r} {region.arguments}")
     return seen, is_open

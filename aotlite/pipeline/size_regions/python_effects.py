@@ -1,7 +1,7 @@
 """What code of a user's does to Python's objects while it is traced: writes, and calls of C code.
 
 Two traces that are one graph may differ in this: one prints, or appends to a list. Used by
-`idle_guards`. Rule: DYN-24.
+`dead_guards`. Rule: DYN-24.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import builtins
 import opcode
 import sys
+from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
-from typing import Any
+from typing import TypeAlias
 
+Tracer: TypeAlias = "Callable[[FrameType, str, object], Tracer | None]"
 _LIBRARIES = frozenset((*sys.stdlib_module_names, "attr", "numpy", "optree"))
 _WRITES = frozenset(
     number
@@ -38,7 +40,7 @@ class PythonEffects:
     def __init__(self) -> None:
         self.seen: list[tuple[CodeType, int]] = []
         self._codes: dict[CodeType, bytes] = {}
-        self._outer: tuple[Any, Any] = (None, None)
+        self._outer = sys.gettrace(), sys.getprofile()
 
     def __enter__(self) -> PythonEffects:
         self._outer = sys.gettrace(), sys.getprofile()
@@ -55,7 +57,7 @@ class PythonEffects:
         sys.setprofile(self._outer[1])
         sys.settrace(self._outer[0])
 
-    def _call(self, frame: FrameType, event: str, _: object) -> Any:
+    def _call(self, frame: FrameType, event: str, _: object) -> Tracer | None:
         """Python asks at each call whether to trace the function."""
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
         before = frame.f_back
@@ -67,7 +69,7 @@ class PythonEffects:
     def _is_seen(self, frame: FrameType | None) -> bool:
         return frame is not None and frame.f_trace == self._opcode
 
-    def _opcode(self, frame: FrameType, event: str, _: object) -> Any:
+    def _opcode(self, frame: FrameType, event: str, _: object) -> Tracer:
         if event == "opcode":
             code, at = frame.f_code, frame.f_lasti
             if code not in self._codes:
@@ -77,9 +79,9 @@ class PythonEffects:
                 self.seen.append((code, at))
         return self._opcode
 
-    def _c_call(self, frame: FrameType, event: str, called: Any) -> None:
+    def _c_call(self, frame: FrameType, event: str, called: object) -> None:
         if event == "c_call" and self._is_seen(frame):
             owner = getattr(called, "__self__", None)
-            is_quiet = owner is builtins and called.__name__ not in _TELLING
+            is_quiet = owner is builtins and getattr(called, "__name__", "") not in _TELLING
             if not is_quiet and not isinstance(owner, _CONSTANT):
                 self.seen.append((frame.f_code, frame.f_lasti))

@@ -53,10 +53,10 @@ from aotlite.stages.s10_runtime.source import FunctionSource
 if TYPE_CHECKING:
     from aotlite.ir.symbols import validation
     from aotlite.ir.symbols.validation import weakest
-    from aotlite.pipeline.size_regions import idle_guards
+    from aotlite.pipeline.size_regions import dead_guards
 else:  # for regions alone
     validation = deferred("aotlite.ir.symbols.validation")
-    idle_guards = deferred("aotlite.pipeline.size_regions.idle_guards")
+    dead_guards = deferred("aotlite.pipeline.size_regions.dead_guards")
     weakest = deferred("aotlite.ir.symbols.validation.weakest")
 
 PROOF_SECONDS = 1.0
@@ -284,16 +284,16 @@ class SizeRegion:
             while True:
                 with self.sizes.lock:
                     found = needs_of(self.retrace, self.sizes, self.sizes.table.log)
-                    kept = idle_guards.Program.of(self.records, self.facts)
-                    idle = idle_guards.idle_among(found, self.retrace, self.sizes, kept)
-                if not idle:
+                    kept = dead_guards.TracedProgram.of(self.records, self.facts)
+                    dead = dead_guards.dead_among(found, self.retrace, self.sizes, kept)
+                if not dead:
                     return [*self.retrace.dropped, *found]
-                self._drop(idle)
+                self._drop(dead)
 
-    def _drop(self, idle: Sequence[weakest.GuardNeed]) -> None:
+    def _drop(self, dead: Sequence[weakest.GuardNeed]) -> None:
         """Makes the region that of a trace that learns nothing of these guards. What instances
         there are stay: each is right for its sizes."""
-        retrace = attrs.evolve(self.retrace, dropped=(*self.retrace.dropped, *idle))
+        retrace = attrs.evolve(self.retrace, dropped=(*self.retrace.dropped, *dead))
 
         def remake(request: Request, captured: Captured, cut: StageRecords) -> None:
             sizes, facts = captured.recorder.sizes, GuardedFacts.of(captured, cut.meta)
@@ -305,8 +305,8 @@ class SizeRegion:
                 self.guards = guards  # at last: other threads compare with them
 
         retrace.traced(retrace.symbols(self.sizes), remake)
-        for need in idle:
-            need.is_idle = True
+        for need in dead:
+            need.is_dead = True
 
     # --- instances
     def _instance(self, key: tuple[int, ...], leaves: Sequence[object]) -> CompiledEntry | None:

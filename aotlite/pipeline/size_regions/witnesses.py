@@ -41,10 +41,10 @@ from aotlite.stages.shared.size_values import AtSizes
 
 if TYPE_CHECKING:
     from aotlite.ir.graph import symbolic_check
-    from aotlite.ir.symbols.validation import both_ways, weakest
+    from aotlite.ir.symbols.validation import outcomes, weakest
 else:  # for who asks for witnesses
     symbolic_check = deferred("aotlite.ir.graph.symbolic_check")
-    both_ways = deferred("aotlite.ir.symbols.validation.both_ways")
+    outcomes = deferred("aotlite.ir.symbols.validation.outcomes")
     weakest = deferred("aotlite.ir.symbols.validation.weakest")
 
 Rest: TypeAlias = Callable[[Request, Captured, StageRecords], None]
@@ -103,8 +103,8 @@ class Retrace:
         these answers, and those that are no guards any more that of the call."""
         wholes = {*sizes.numbers, *[place_of_role(each)[0] for each in sizes.metas]}
         requests = {each: n for each, n in sizes.requests.items() if each.argument in wholes}
-        given = {both_ways.said(each.guard.fact): True for each in self.dropped} | {**answers}
-        table = both_ways.GivenAnswers(given=given) if given else SymbolTable()
+        given = {outcomes.said(each.guard.fact): True for each in self.dropped} | {**answers}
+        table = outcomes.GivenAnswers(given=given) if given else SymbolTable()
         return SymbolicSizes(requests, table)
 
     def traced(self, sizes: SymbolicSizes, rest: Rest = lambda *_: None) -> Traced:

@@ -50,7 +50,7 @@ class GuardNeed:
     """Sizes that violate this guard alone, and at which the recorded program differs."""
     is_needless: bool = False
     """Whether the other guards that are kept imply it, which is proved."""
-    is_idle: bool = False
+    is_dead: bool = False
     """Whether the program is the same whichever way it is answered: it is no guard any more."""
     tried: list[Values] = attrs.field(factory=list)
     """Sizes that violate it alone and at which the recorded program is right all the same."""
@@ -58,14 +58,14 @@ class GuardNeed:
     @property
     def is_open(self) -> bool:
         """Whether neither a witness nor a proof was found."""
-        return self.witness is None and not self.is_needless and not self.is_idle
+        return self.witness is None and not self.is_needless and not self.is_dead
 
     @property
     def why(self) -> str:
         """`needed at s0=4`."""
         if self.is_needless:
             return "the other guards imply it"
-        if self.is_idle:
+        if self.is_dead:
             return "dropped: the program is the same where it is false"
         if self.witness is not None:
             return f"needed at {_sizes(self.witness)}"

@@ -26,7 +26,7 @@ from aotlite.ir.symbols.assumption import Assumption
 from aotlite.ir.symbols.cases.parts import Fact, SizePart, moved_fact, no_matter
 from aotlite.ir.symbols.symint import SymBool
 from aotlite.ir.symbols.validation import solver, weakest
-from aotlite.ir.symbols.validation.both_ways import said
+from aotlite.ir.symbols.validation.outcomes import said
 from aotlite.ir.symbols.validation.claims import Claim, Premises
 from aotlite.pipeline.observers import StageRecord
 from aotlite.pipeline.request import Request
@@ -47,7 +47,7 @@ _MOST = 4
 
 
 @attrs.frozen(eq=False, repr=False)
-class Program:
+class TracedProgram:
     """What a trace has made."""
 
     records: StageRecords
@@ -55,11 +55,11 @@ class Program:
     graphs: tuple[Graph | None, ...]
 
     @classmethod
-    def of(cls, records: StageRecords, facts: GuardedFacts, *graphs: Graph) -> Program:
+    def of(cls, records: StageRecords, facts: GuardedFacts, *graphs: Graph) -> TracedProgram:
         """The program of these records, whose two graphs are compared, and of further graphs."""
         return cls(records, facts, (records.partition.forward, records.partition.backward, *graphs))
 
-    def is_same(self, other: Program, part: SizePart) -> bool:
+    def is_same(self, other: TracedProgram, part: SizePart) -> bool:
         """Whether both are one program for a part of the sizes; of those graphs that both have."""
         pairs = zip(self._graphs(part), other._graphs(part), strict=False)
         same = _alike(self._told(part), other._told(part))
@@ -110,8 +110,8 @@ def _is_same(a: Graph | None, b: Graph | None) -> bool:
     return a is b if a is None or b is None else symbolic_check.same_program(a, b)
 
 
-def idle_among(
-    needs: Sequence[weakest.GuardNeed], retrace: Retrace, sizes: SymbolicSizes, kept: Program
+def dead_among(
+    needs: Sequence[weakest.GuardNeed], retrace: Retrace, sizes: SymbolicSizes, kept: TracedProgram
 ) -> list[weakest.GuardNeed]:
     """The guards without a need that user code asks for, and that change nothing of the program
     that is kept, one by one or together."""
@@ -128,7 +128,7 @@ def idle_among(
 
 
 def _changes_nothing(
-    retrace: Retrace, sizes: SymbolicSizes, asked: Sequence[SymBool], kept: Program
+    retrace: Retrace, sizes: SymbolicSizes, asked: Sequence[SymBool], kept: TracedProgram
 ) -> bool:
     """Whether the function is one program, whichever way these questions are answered.
 
@@ -155,7 +155,7 @@ def _changes_nothing(
 class _Trace:
     """A trace with some questions answered."""
 
-    program: Program
+    program: TracedProgram
 
     def __init__(self, retrace: Retrace, symbols: SymbolicSizes) -> None:
         with PythonEffects() as effects:
@@ -166,7 +166,7 @@ class _Trace:
 
     def _keep(self, _: Request, captured: Captured, cut: StageRecords) -> None:
         facts = GuardedFacts.of(captured, cut.meta)
-        self.program = Program.of(cut, facts, captured.graph, cut.joint.graph)
+        self.program = TracedProgram.of(cut, facts, captured.graph, cut.joint.graph)
 
     def part(self, other: _Trace, held: Sequence[Fact]) -> SizePart:
         """The sizes that the guards of another trace admit, and for which these facts hold, in this

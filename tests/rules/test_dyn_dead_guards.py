@@ -12,7 +12,7 @@ import pytest
 import aotlite as al
 from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.ir.symbols.table import SymbolTable
-from aotlite.ir.symbols.validation.both_ways import GivenAnswers
+from aotlite.ir.symbols.validation.outcomes import GivenAnswers
 
 Function = Callable[..., Any]
 
@@ -81,9 +81,9 @@ def test_a_guard_whose_branch_changes_nothing_is_dropped(
         assert compiled(x).tolist() == function(x).tolist(), sizes
     assert len(compiled.entries) == 1
     (region,) = compiled.regions(witnesses=True)
-    idle = [need for need in region.needs if need.is_idle]
-    assert idle and not any(need.is_open for need in region.needs)
-    assert "dropped: the program is the same where it is false" in str(idle[0])
+    dead = [need for need in region.needs if need.is_dead]
+    assert dead and not any(need.is_open for need in region.needs)
+    assert "dropped: the program is the same where it is false" in str(dead[0])
 
 
 @pytest.mark.rules("DYN-24")

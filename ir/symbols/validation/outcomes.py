@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
 from aotlite.ir.symbols.assumption import Answer, Texts, printing
 from aotlite.ir.symbols.proofs import said_simply
 from aotlite.ir.symbols.symint import SymBool
@@ -28,14 +26,15 @@ def said(fact: SymBool | Answer) -> str:
         return str(fact)
 
 
-@attrs.define(eq=False, repr=False)
 class GivenAnswers(SymbolTable):
     """A table in which some facts, as `said`, count as true or as false, and are not learned.
 
     Each is true for the hints. Only code of the user's gets such an answer, and acts on it.
     """
 
-    given: Mapping[str, bool] = attrs.field(factory=dict, kw_only=True)
+    def __init__(self, given: Mapping[str, bool]) -> None:
+        super().__init__()
+        self.given = given
 
     def decide(self, fact: SymBool) -> bool:
         """The given answer to a question of user code, if there is one; else the table's."""
