@@ -26,8 +26,8 @@ from aotlite.ir.symbols.assumption import Assumption
 from aotlite.ir.symbols.cases.parts import Fact, SizePart, moved_fact, no_matter
 from aotlite.ir.symbols.symint import SymBool
 from aotlite.ir.symbols.validation import solver, weakest
-from aotlite.ir.symbols.validation.outcomes import said
 from aotlite.ir.symbols.validation.claims import Claim, Premises
+from aotlite.ir.symbols.validation.outcomes import said
 from aotlite.pipeline.observers import StageRecord
 from aotlite.pipeline.request import Request
 from aotlite.pipeline.size_regions.python_effects import PythonEffects
