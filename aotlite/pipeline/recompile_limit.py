@@ -6,6 +6,7 @@ The call runs eagerly, and the first such call warns of the guard that keeps fai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.geometry.sizes import is_symbolic
-from aotlite.ir.graph.role import Primal
+from aotlite.ir.graph.role import Hidden, Part, Primal
 from aotlite.pipeline.size_regions.exact_types import type_question
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.failures import GuardFailure
@@ -26,6 +27,7 @@ ADVICE = (
     "a symbol, unless dynamic=False or a line fixes it: mark_dynamic(argument, dim) names it. "
     "(GRD-4)"
 )
+_SHAPE = re.compile(r"\[[^\]]*\]")
 _SHOWN = 3
 """At most this many guards are named, and of each at most this many expected values."""
 
@@ -39,7 +41,22 @@ class Miss:
     failure: GuardFailure
 
     def __str__(self) -> str:
-        return f"entry {self.number}: {self.failure}"
+        why = _why_numbers(self.meta, self.failure)
+        return f"entry {self.number}: {self.failure}" + (f" ({why})" if why else "")
+
+
+def _why_numbers(meta: FunctionMeta, failure: GuardFailure) -> str:
+    """Why the sizes of an input that has others are numbers, whatever is marked; or empty."""
+    found, expected = (_SHAPE.search(text) for text in (failure.found, failure.expected))
+    if found is None or expected is None or found[0] == expected[0]:
+        return ""
+    roles = [each.role for each in meta.inputs if each.place == failure.subject]
+    if any(isinstance(role.whole if isinstance(role, Part) else role, Hidden) for role in roles):
+        return "sizes of a tensor that is no argument are numbers: pass it"
+    written = [each for each in meta.families if each.changes_history]
+    if any(role in each.members for each in written for role in roles):
+        return "sizes of views of one base are numbers where a write to one has a gradient"
+    return ""
 
 
 @attrs.define(eq=False, repr=False)

@@ -22,6 +22,7 @@ from aotlite.ir.symbols.user_code import held_symbol
 from aotlite.pipeline.size_regions.exact_types import names_types_in_errors
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+from aotlite.stages.shared.memory.sized_views import with_a_family, without
 from aotlite.stages.shared.size_values import AtSizes
 
 _RAISE = opmap["RAISE_VARARGS"]
@@ -38,11 +39,12 @@ def by_symbols(
     marked = [str(source) for source, asked in sizes.requests.items() if asked.is_marked]
     try:
         captured = capture(*call, sizes)
-        kept = _kept(captured, sizes)
-        if not kept:
+        views = with_a_family(captured)
+        kept = "" if views else _kept(captured, sizes)
+        if not kept and not views:
             return captured
         captured.recorder.close()
-        if marked:
+        if marked and kept:
             what = f"{', '.join(marked)} is marked as dynamic, and {kept} has a number made of it"
             raise noted(
                 GuardError(f"compile: {what}, expected numbers that the function alone reads"),
@@ -59,7 +61,8 @@ def by_symbols(
             raise
         if not (of_symbols or isinstance(error, UnsupportedError) or _names_class(error, *call)):
             raise
-    return capture(*call)
+        views = []
+    return by_symbols(without(sizes, views), capture, call) if views else capture(*call)
 
 
 def _kept(captured: Captured, sizes: SymbolicSizes) -> str:

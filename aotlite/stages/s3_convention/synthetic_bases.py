@@ -24,6 +24,7 @@ from aotlite.ir.graph.role import SyntheticBase
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
+from aotlite.ir.symbols.assumption import unassuming
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -51,7 +52,10 @@ def plan_bases(captured: Captured, meta: FunctionMeta) -> tuple[BaseInput, ...]:
     """
     wanted = {each.role for each in meta.inputs if each.writes_data} | captured.reach.keys()
     found: list[BaseInput] = []
-    for component in _components(captured) if wanted else ():
+    sizes = None if captured.reach else captured.recorder.sizes
+    with unassuming(None if sizes is None else sizes.table):  # compared at each call (SYN-12)
+        components = _components(captured) if wanted else []
+    for component in components:
         needed = len(component) > 1 or component[0].given.role in captured.reach
         if needed and any(entry.given.role in wanted for entry in component):
             found.append(_base(SyntheticBase(len(found)), component))

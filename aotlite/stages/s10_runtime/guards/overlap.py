@@ -7,7 +7,7 @@ Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from aotlite.backends.python_source import listed
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.storage_overlap import (
+    SharedMemory,
     are_apart,
     first_byte,
     foreign_distances,
@@ -37,12 +38,17 @@ _SUBJECT, _EXPECTED = "memory that the inputs share", "as at the first call"
 
 
 def sharing_check(
-    source: FunctionSource, tensors: dict[str, Tensor], written: Collection[str]
+    source: FunctionSource,
+    tensors: dict[str, Tensor],
+    written: Collection[str],
+    *,
+    sized: bool = False,
 ) -> Iterator[GuardCheck]:
     """The check of inputs, by the names of their variables; `written` are the written ones.
 
     Straight-line tests compare all storages and offsets. If some of these do not matter, the
-    relations that matter are computed and compared when the tests fail.
+    relations that matter are computed and compared when the tests fail. If inputs are `sized`, they
+    are compared in any case: at the same offsets larger tensors may overlap (SYN-12).
     """
     tests = tuple(_tests(source, tensors, written))
     if not tests:
@@ -51,12 +57,32 @@ def sharing_check(
     places = [place for place, name in enumerate(names) if name in written]
     alike = " and ".join([each.test for each in tests])
     plan = shared_memory(given, places)
-    if len(places) < len(names) - 1 or _some_are_apart(plan[0], plan[1]):
+    if sized or len(places) < len(names) - 1 or _some_are_apart(plan[0], plan[1]):
         source.use(shared_memory)
         whole = source.constant(plan, "V", _SUBJECT)
         found = f"shared_memory({listed(names)}, {listed([str(place) for place in places])})"
+        if sized:
+            source.use(sharing_words)
+            shown = f"sharing_words({names}, {found})"
+            yield GuardCheck(f"{found} == {whole}", _SUBJECT, shown, sharing_words(names, plan))
+            return
         alike = f"(({alike}) or {found} == {whole})"
     yield GuardCheck(alike, _SUBJECT, expected=_EXPECTED, explain=partial(tuple, tests))
+
+
+def sharing_words(names: Sequence[str], plan: SharedMemory) -> str:
+    """What `shared_memory` found, in words, by the names of variables.
+
+    >>> sharing_words(["a0", "a1"], (((0, 1),), ((0, 1, 8),), ()))
+    'one storage of a0, a1; a1 begins 8 bytes behind a0 and overlaps it'
+    """
+    groups, near, foreign = plan
+    words = ["one storage of " + ", ".join([names[k] for k in group]) for group in groups]
+    words += [
+        f"{names[j]} begins {distance} bytes behind {names[i]} and overlaps it"
+        for i, j, distance in (*near, *foreign)
+    ]
+    return "; ".join(words) or "none"
 
 
 def view_family_checks(source: FunctionSource, tensors: dict[str, Tensor]) -> Iterator[GuardCheck]:

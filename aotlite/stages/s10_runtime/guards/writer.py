@@ -392,7 +392,8 @@ class _Guards:
         if self.values.written and len(tensors) > 1:
             named = {name_of(role): tensor for role, tensor in tensors.items()}
             written = [name_of(role) for role in tensors if role in self.values.written]
-            self.checks += sharing_check(self.source, named, written)
+            sized = bool(self.sized)
+            self.checks += sharing_check(self.source, named, written, sized=sized)
         if self.values.view_family_members:
             members = {name_of(role): tensors[role] for role in self.values.view_family_members}
             self.checks += view_family_checks(self.source, members)

@@ -71,6 +71,8 @@ class ViewFamilies:
     """By root: tensors that were met, and were not known to share it."""
     late: list[tuple[Tensor, Tensor]] = attrs.field(factory=list)
     """Pairs that share a root, which was found out too late to make a family."""
+    _several: dict[int, list[Tensor]] = attrs.field(factory=dict)
+    """By root: tensors that are of a family for no reason but that others share the root."""
 
     def look_at(self, tensors: Iterable[Tensor]) -> None:
         """Finds the tensors that share a root, among all that the function can reach."""
@@ -79,12 +81,21 @@ class ViewFamilies:
             is_real = tensor.storage.buffer is not None or is_wrapper(tensor)
             if tensor._root is not None and is_real:
                 by_root.setdefault(id(tensor._root), {})[id(tensor)] = tensor
-        for members in by_root.values():
+        for root, members in by_root.items():
+            needed = False
             for tensor in members.values():
-                several = len(members) > 1
                 apart = _is_leaf_of_its_own if is_wrapper(tensor) else _is_apart
-                if several or apart(tensor):
+                needed |= is_wrapper(tensor) or apart(tensor)
+                if len(members) > 1 or apart(tensor):
                     self._joined[id(tensor)] = tensor._root  # type: ignore[assignment]
+            if not needed:
+                self._several[root] = [*members.values()]
+
+    def leave(self, tensor: Tensor) -> None:
+        """Takes a tensor out of its family, and all that share its root, if they are of it for no
+        other reason: Note [views with symbols for sizes] in `sized_views.py`."""
+        for member in self._several.pop(id(tensor._root), ()):
+            self._joined.pop(id(member), None)
 
     def has(self, tensor: Tensor) -> bool:
         """Whether a caller's tensor is of a family, whose root its fake gets."""
