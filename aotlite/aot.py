@@ -7,8 +7,10 @@ Each takes one compiler per graph (`aotlite.compilers` has some). Entries are gu
 from __future__ import annotations
 
 import functools
+import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from aotlite.api import CompiledFunction
@@ -196,6 +198,10 @@ def _bound(
         return function(*full, **kwargs)
 
     bound.__name__ = getattr(function, "__name__", "function")
+    with suppress(TypeError, ValueError):  # some C functions have none
+        named = inspect.signature(function).parameters.values()
+        rest = [each for i, each in enumerate(named) if i not in positions]
+        bound.__signature__ = inspect.Signature(rest)  # type: ignore[attr-defined]
     return bound
 
 
@@ -294,10 +300,22 @@ def _functional(mod: Module, face: str, *args: Any, **kwargs: Any) -> CompiledFu
         return functional_call(module, {**parameters, **buffers}, args, kwargs)
 
     functional.__name__ = type(mod).__name__
+    functional.__signature__ = _signature(mod)  # type: ignore[attr-defined]
+    if isinstance(kwargs.get("dynamic_shapes"), (list, tuple)):  # the arguments of the module
+        kwargs["dynamic_shapes"] = (None, None, None, *kwargs["dynamic_shapes"])
     kwargs["num_params_buffers"] = 1 + sum(map(len, _state(mod)))
     compiled = aot_function(functional, *args, **kwargs)
     assert isinstance(compiled, CompiledFunction)
     return compiled
+
+
+def _signature(mod: Module) -> inspect.Signature:
+    """That of the module's `forward`, after the module and its tensors."""
+    own = [
+        inspect.Parameter(f"_{name}_of_the_module", inspect.Parameter.POSITIONAL_ONLY)
+        for name in ("self", "parameters", "buffers")
+    ]
+    return inspect.Signature([*own, *inspect.signature(mod.forward).parameters.values()])
 
 
 def _state(mod: Module) -> tuple[State, State]:

@@ -200,6 +200,12 @@ def _switch(name: str, value: object) -> bool:
     return value
 
 
+def _dynamic(value: object) -> bool | None:
+    if value is not None and type(value) is not bool:
+        raise ArgumentError(f"compile: dynamic is {value!r}, expected None, True or False")
+    return value
+
+
 def _dynamic_shapes(shapes: object) -> object:
     if shapes is not None and not isinstance(shapes, (Mapping, list, tuple)):
         raise ArgumentError(
@@ -306,7 +312,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "inference_compiler": partial(_compiler, "inference_compiler"),
     "recompile_limit": _limit,
     "recompile_limit_is_error": partial(_switch, "recompile_limit_is_error"),
-    "dynamic": lambda value: None if value is None else _switch("dynamic", value),
+    "dynamic": _dynamic,
     "dynamic_shapes": _dynamic_shapes,
     "fast_paths": partial(_switch, "fast_paths"),
     "num_params_buffers": _count,

@@ -74,7 +74,7 @@ class HostValues(Operand):
         return bool(self.item())
 
     def __int__(self) -> int:
-        forbid_number(self, "int", "keep the number in a tensor")
+        forbid_number(self, "int", _as_number(self, "keep the number in a tensor"))
         return int(self._real_item("int"))
 
     def __float__(self) -> float:
@@ -96,7 +96,7 @@ class HostValues(Operand):
     def __index__(self) -> int:
         if self.dtype.is_differentiable and not self.__tensor_dispatch__:
             raise DTypeError(f"index: the tensor has dtype {self.dtype}, expected an integer one")
-        forbid_number(self, "index", "use gather or where")
+        forbid_number(self, "index", _as_number(self, "use gather or where"))
         return int(self.item())
 
     def __len__(self) -> int:
@@ -118,3 +118,10 @@ class HostValues(Operand):
         return array.copy() if copy else array
 
     __array_priority__ = 1000
+
+
+def _as_number(tensor: HostValues, advice: str) -> str:
+    """What to write for a tensor that Python wants as an int: an integer one has `item()`."""
+    if tensor.dtype.kind == INTEGER:
+        return "call item(), whose number may be a size, a bound of a slice or an index"
+    return advice

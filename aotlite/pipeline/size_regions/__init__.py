@@ -1,9 +1,10 @@
 """Regions of sizes: one capture serves many sizes.
 
-    choice     which sizes of a call become symbols
-    region     the calls of one capture, and its instances by sizes
-    report     regions and recompilations in words
-    counts     sizes that depend on values
+    choice              which sizes of a call become symbols
+    named_dimensions    `Dim`, and what `dynamic_shapes=` speaks of
+    region              the calls of one capture, and its instances by sizes
+    report              regions and recompilations in words
+    counts              sizes that depend on values
 
 Spec: `specs/size_regions.md`.
 """

@@ -11,24 +11,27 @@ Used by `api`. Rules: DYN-1, DYN-3, DYN-26. Spec: `specs/size_regions.md`.
 
 from __future__ import annotations
 
-import inspect
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-import optree
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.forks import UNFORKED
-from aotlite.ir.geometry.sizes import Shape, is_symbolic, wrap_dim
+from aotlite.ir.geometry.sizes import Shape, is_symbolic
 from aotlite.ir.graph.role import Part, Primal
 from aotlite.pipeline.arguments import FlatArguments
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import CompiledEntry
 from aotlite.pipeline.size_regions.exact_types import type_question
+from aotlite.pipeline.size_regions.named_dimensions import (
+    check_bounds,
+    named_sizes,
+    wrapped_dim,
+)
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.symbolic_sizes import (
     GivenRole,
@@ -40,42 +43,6 @@ from aotlite.stages.records.symbolic_sizes import (
     sources_of,
 )
 from aotlite.stages.s1_capture.subclass_fakes import parts_by_role
-
-
-# ------------------------------------------------------------------------------- named dimensions
-@attrs.frozen
-class Dim:
-    """A named dimension for `dynamic_shapes=`: equal names are one size, in every argument.
-
-    `min` and `max` bound the sizes, both included.
-
-    >>> import aotlite as al
-    >>> batch = al.Dim("batch", max=512)
-    >>> double = al.compile(lambda x: x * 2, dynamic_shapes={"x": {0: batch}})
-    >>> [double(al.ones(n)).shape for n in (4, 5, 6)], len(double.entries)
-    ([(4,), (5,), (6,)], 1)
-    """
-
-    name: str
-    min: int | None = attrs.field(default=None, kw_only=True)
-    max: int | None = attrs.field(default=None, kw_only=True)
-
-    def __attrs_post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.isidentifier():
-            raise ArgumentError(f"Dim: its name is {self.name!r}, expected an identifier")
-        check_bounds("Dim", self.min, self.max)
-
-
-def check_bounds(what: str, least: object, most: object) -> None:
-    """Raises ArgumentError for bounds that are no sizes, or between which no size lies."""
-    for name, bound in (("min", least), ("max", most)):
-        if bound is not None and (type(bound) is not int or bound < 0):
-            raise ArgumentError(f"{what}: {name} is {bound!r}, expected a size of at least 0")
-    if least is not None and most is not None and least > most:  # type: ignore[operator]
-        raise ArgumentError(
-            f"{what}: min is {least} and max is {most}, expected bounds with a size between them"
-        )
-
 
 # ------------------------------------------------------------------------------ marks of tensors
 STATIC = None
@@ -113,7 +80,7 @@ def _mark(what: str, tensor: object, dims: object, mark: SizeRequest | None) -> 
     if not isinstance(tensor, Tensor):
         raise ArgumentError(f"{what}: argument 'tensor' is {tensor!r}, expected a tensor")
     listed: Iterable[Any] = dims if isinstance(dims, (Sequence, range)) else (dims,)
-    wrapped = [wrap_dim(dim, tensor.ndim, op=what) for dim in listed]
+    wrapped = [wrapped_dim(what, dim, tensor.ndim) for dim in listed]
     if wrapped and tensor.ndim == 0:
         raise ArgumentError(
             f"{what}: the tensor has no dimension, expected one of dimension {dims}"
@@ -147,7 +114,7 @@ def symbolic_sizes(
         return None
     if call.has_arrays:  # NumPy's functions take numbers alone
         options = attrs.evolve(options, dynamic=False)
-    named = _named(function, call, options.dynamic_shapes)
+    named = named_sizes(function, call, options.dynamic_shapes)
     seen = list(earlier) if options.dynamic is None else []
     requests: dict[Source, SizeRequest] = {}
     metas = [each.meta for each in seen]
@@ -286,90 +253,3 @@ def _check_fits(asked: SizeRequest, source: Source, size: int) -> None:
         )
         room = f"{least} to {most}" if len(bounds) == 2 else bounds[0]
         raise ArgumentError(f"compile: {source}{name} is {size}, expected {room}")
-
-
-def _named(
-    function: Callable[..., object], call: FlatArguments, shapes: object
-) -> dict[Source, SizeRequest | None]:
-    """The sizes and ints of a call that `dynamic_shapes=` speaks of."""
-    if shapes is None:
-        return {}
-    whole: Any = (call.args, call.kwargs)
-    paths = optree.tree_paths(whole, none_is_leaf=True)
-    names = _parameters(function) if isinstance(shapes, Mapping) else None
-    found: dict[Source, SizeRequest | None] = {}
-    for index, (which, *path) in enumerate(paths):
-        if names is not None and which == 0:
-            path[0] = names[path[0]] if path[0] < len(names) else path[0]
-        asked, leaf = _at(shapes, path), call.leaves[index]
-        if type(leaf) in (int, float) and asked is not _UNSAID:
-            found[NumberSource(index)] = _asked(asked)
-        elif asked is not None and asked is not _UNSAID:
-            for dim, each in _of_tensor(asked, leaf).items():
-                found[SizeSource(index, dim)] = each
-    return {source: each and _agreed(each, found.values()) for source, each in found.items()}
-
-
-def _agreed(asked: SizeRequest, others: Iterable[SizeRequest | None]) -> SizeRequest:
-    """The request with the bounds of all dimensions of its name."""
-    of_name = [each for each in others if each is not None and each.name == asked.name]
-    if asked.name is None or len(of_name) == 1:
-        return asked
-    least = max([each.least for each in of_name if each.least is not None], default=None)
-    most = min([each.most for each in of_name if each.most is not None], default=None)
-    if least is not None and most is not None and least > most:
-        raise ArgumentError(
-            f"compile: dimension {asked.name!r} has min={least} in one place and max={most} in "
-            "another, expected bounds with a size between them"
-        )
-    return attrs.evolve(asked, least=least, most=most)
-
-
-_UNSAID = object()
-
-
-def _parameters(function: Callable[..., object]) -> list[str]:
-    try:
-        return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return []
-
-
-def _at(shapes: Any, path: Sequence[Any]) -> object:
-    """What is said of one leaf: `shapes` has the containers of the arguments."""
-    for key in path:
-        if isinstance(shapes, Mapping):
-            shapes = shapes.get(key, _UNSAID)
-        elif isinstance(shapes, (list, tuple)) and type(key) is int and key < len(shapes):
-            shapes = shapes[key]
-        else:
-            return _UNSAID
-    return shapes
-
-
-def _of_tensor(shapes: object, leaf: object) -> dict[int, SizeRequest | None]:
-    """What is said of the dimensions of one leaf."""
-    if not isinstance(leaf, Tensor):
-        raise ArgumentError(
-            f"compile: dynamic_shapes speaks of {leaf!r}, expected tensors, ints and floats"
-        )
-    if not isinstance(shapes, Mapping):
-        raise ArgumentError(
-            f"compile: dynamic_shapes has {shapes!r} for a tensor, expected a dict from dimensions "
-            "to Dims"
-        )
-    return {
-        wrap_dim(dim, leaf.ndim, op="dynamic_shapes"): _asked(each) for dim, each in shapes.items()
-    }
-
-
-def _asked(each: object) -> SizeRequest | None:
-    if each is None:
-        return STATIC
-    if each is True:
-        return SizeRequest(is_marked=True)
-    if isinstance(each, Dim):
-        return SizeRequest(each.min, each.max, each.name, is_marked=True)
-    raise ArgumentError(
-        f"compile: dynamic_shapes has {each!r} for a dimension, expected a Dim, True or None"
-    )

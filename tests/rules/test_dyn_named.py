@@ -1,0 +1,122 @@
+"""DYN-3: `dynamic_shapes=` finds the arguments that it speaks of, or is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import aotlite as al
+from aotlite import nn
+
+BATCH = {0: al.Dim("batch")}
+
+
+def entries(function: Any, shapes: Any, *args: Any, **kwargs: Any) -> int:
+    """The entries after calls with batches of 5, 6 and 7 for each "x" of the arguments."""
+    compiled = al.compile(function, dynamic_shapes=shapes, dynamic=False, backend="reference")
+    for n in (5, 6, 7):
+        x = al.ones(n, 3)
+        compiled(
+            *[x if each == "x" else each for each in args],
+            **{key: x if each == "x" else each for key, each in kwargs.items()},
+        )
+    return len(compiled.entries)
+
+
+def many(x: Any, y: Any = None, *xs: Any, **extra: Any) -> Any:
+    del y
+    return x * 2 + sum(each.sum() for each in (*xs, *extra.values()))
+
+
+@pytest.mark.rules("DYN-3")
+@pytest.mark.parametrize("shapes", [{"input": BATCH}, (BATCH,)])
+def test_the_names_of_a_module_are_those_of_forward(shapes: Any) -> None:
+    module = nn.Linear(3, 2)
+    assert entries(module, shapes, "x") == 1
+    assert entries(module.forward, shapes, "x") == 1
+    simple: Any = al.aot_module(module, al.compilers.nop, dynamic_shapes=shapes)
+    for n in (5, 6, 7):
+        assert simple(al.ones(n, 3)).shape == (n, 2)
+    assert len(simple._compiled.entries) == 1
+
+
+@pytest.mark.rules("DYN-3")
+def test_static_arguments_take_no_names_away() -> None:
+    shapes = {"x": BATCH}
+    scaled: Any = al.aot_function(
+        lambda k, x: x * k, al.compilers.nop, static_argnums=0, dynamic_shapes=shapes
+    )
+    for n in (5, 6, 7):
+        scaled(2, al.ones(n, 3))
+    assert len(scaled.entries) == 1
+
+
+@pytest.mark.rules("DYN-3")
+@pytest.mark.parametrize(
+    ("shapes", "args", "kwargs"),
+    [
+        ({"x": BATCH, "y": BATCH}, ("x",), {}),
+        ({"x": BATCH, "y": BATCH}, ("x", None), {}),
+        ({"x": BATCH, "xs": [BATCH]}, ("x", None, "x"), {}),
+        ({"x": BATCH, "xs": {1: BATCH, 0: BATCH}}, ("x", None, "x", "x"), {}),
+        ({"x": BATCH, "extra": {"e": BATCH}}, ("x",), {"e": "x"}),
+        ({"x": BATCH, "e": BATCH}, ("x",), {"e": "x"}),
+        ((BATCH, None, BATCH), ("x", None, "x"), {}),
+    ],
+)
+def test_names_reach_optional_and_further_arguments(shapes: Any, args: Any, kwargs: Any) -> None:
+    assert entries(many, shapes, *args, **kwargs) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "words"),
+    [
+        (many, {"z": BATCH}, "has 'z', which is no parameter .* expected 'x', 'y', 'xs', 'extra'"),
+        (nn.Linear(3, 2).forward, {"self": BATCH}, "'self', which is no parameter"),
+        (lambda x: x, (BATCH, BATCH), "has 1, which is no parameter .* at most one for each of"),
+        (max, {"x": BATCH}, "'x', which is no parameter .* a tuple in the order"),
+        (many, {"x": {True: True}}, "a dimension is True"),
+        (many, {"x": {-1: al.Dim("a"), 1: al.Dim("b")}}, "has dimension 1 twice"),
+        (many, {"x": True}, "has True for a tensor"),
+    ],
+)
+def test_a_part_that_is_about_no_argument_is_refused(
+    function: Any, shapes: Any, words: str
+) -> None:
+    with pytest.raises(al.ArgumentError, match=words):
+        entries(function, shapes, "x")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        ({"d": {"b": BATCH}}, r"has d\['b'\], which the call does not have"),
+        ({"d": True}, "True for d, which is a container"),
+        ({"d": {"a": [BATCH]}}, "a dict from dimensions to Dims"),
+    ],
+)
+def test_a_part_that_is_about_no_element_is_refused(shapes: Any, words: str) -> None:
+    compiled = al.compile(lambda d: d["a"] * 2, dynamic_shapes=shapes, backend="reference")
+    with pytest.raises(al.ArgumentError, match=words):
+        compiled({"a": al.ones(5, 3)})
+
+
+def test_dims_are_not_calculated_with() -> None:
+    for calculated in (lambda n: 2 * n, lambda n: n + 1, lambda n: n // 2):
+        with pytest.raises(al.ArgumentError, match="batch is calculated with, expected Dims alone"):
+            calculated(al.Dim("batch"))
+
+
+def test_a_mark_of_no_dimension_and_a_setting_that_is_none_are_refused() -> None:
+    with pytest.raises(al.ArgumentError, match="a dimension is True"):
+        al.mark_dynamic(al.ones(2, 2), True)
+    with pytest.raises(al.ArgumentError, match="expected None, True or False"):
+        al.compile(many, dynamic="auto")
+
+
+@pytest.mark.parametrize("ask", [int, al.ones, lambda i: al.ones(9)[:i]])
+def test_an_integer_tensor_is_asked_for_item(ask: Any) -> None:
+    with pytest.raises(al.UnsupportedError) as raised:
+        al.compile(ask, backend="reference")(al.tensor(3))
+    assert "call item()" in str(raised.value) + "".join(getattr(raised.value, "__notes__", []))
