@@ -33,9 +33,9 @@ from aotlite.pipeline.lowering import forget_origins
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
 from aotlite.pipeline.size_regions.counts.calls import CountedCalls, CountedSegments
 from aotlite.pipeline.size_regions.kernels import SizedKernels
-from aotlite.pipeline.size_regions.proof_warning import warn_of_open_facts
+from aotlite.pipeline.size_regions.proof.warning import warn_of_open_facts
 from aotlite.pipeline.size_regions.records import StageRecords
-from aotlite.pipeline.size_regions.witnesses import Retrace, Retraced, Unrepeatable, needs_of
+from aotlite.pipeline.size_regions.proof.witnesses import Retrace, Retraced, Unrepeatable, needs_of
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole
@@ -53,10 +53,10 @@ from aotlite.stages.s10_runtime.source import FunctionSource
 if TYPE_CHECKING:
     from aotlite.ir.symbols import validation
     from aotlite.ir.symbols.validation import weakest
-    from aotlite.pipeline.size_regions import dead_guards
+    from aotlite.pipeline.size_regions.proof import dead_guards
 else:  # for regions alone
     validation = deferred("aotlite.ir.symbols.validation")
-    dead_guards = deferred("aotlite.pipeline.size_regions.dead_guards")
+    dead_guards = deferred("aotlite.pipeline.size_regions.proof.dead_guards")
     weakest = deferred("aotlite.ir.symbols.validation.weakest")
 
 PROOF_SECONDS = 1.0
