@@ -18,8 +18,8 @@ from aotlite.ir.provenance.location import place_of
 from aotlite.ir.symbols.assumption import Assumption
 from aotlite.pipeline.recompile_limit import Miss
 from aotlite.pipeline.request import CompiledEntry
-from aotlite.pipeline.size_regions.region import SizeRegion
 from aotlite.pipeline.size_regions.proof.witnesses import Unrepeatable
+from aotlite.pipeline.size_regions.region import SizeRegion
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 
