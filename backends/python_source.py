@@ -22,6 +22,8 @@ from typing import Any
 
 import attrs
 
+from aotlite.ir.source_cache import compiled
+
 _VARIABLE = re.compile(r"\b[a-z]\d+\b")
 """A variable of a step: a letter and the number of its value."""
 
@@ -105,7 +107,7 @@ class PythonSource:
     def compiled(self, text: str, name: str, file: str) -> Callable[..., Any]:
         """Returns the function `name` of a source, which joins the scope as one of its globals.
         Tracebacks show that it stands in `file`."""
-        exec(compile(text, file, "exec"), self.scope)
+        exec(compiled(text, file), self.scope)
         found: Callable[..., Any] = self.scope[name]
         return found
 

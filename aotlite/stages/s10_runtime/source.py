@@ -15,7 +15,7 @@ from aotlite.backends.calling_convention import Run
 from aotlite.backends.python_source import PythonSource
 from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.ir.arrays import QUIET, quiet_context
-from aotlite.stages.s10_runtime.source_cache import compiled
+from aotlite.ir.source_cache import compiled
 
 MANY = 16
 """More inputs than this are handled by a loop, not by a line each, which Python compiles slowly."""
