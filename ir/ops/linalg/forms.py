@@ -142,10 +142,10 @@ def _power(op: str, self: Operand, n: int) -> Operand:
 # -------------------------------------------------------------------------------- rank and inverse
 def _tolerance(self: Operand, largest: Operand, atol: float | None, rtol: float | None) -> Operand:
     """The tolerance for singular values, by PyTorch's rule, from the `largest` of each matrix."""
-    if rtol is None:
-        eps = finfo(self.dtype).eps * sizes.maximum(self.shape[-1], self.shape[-2])
-        rtol = eps if atol is None or atol == 0 else 0.0
-    return (largest * rtol).clamp(min=atol or 0.0)
+    if rtol is None and not atol:
+        eps = largest * finfo(self.dtype).eps  # exact, so that a size may be a symbol
+        return (eps * sizes.maximum(self.shape[-1], self.shape[-2])).clamp(min=0.0)
+    return (largest * (rtol or 0.0)).clamp(min=atol or 0.0)
 
 
 @composite(

@@ -260,7 +260,7 @@ def cross_entropy(
     spread = -(logs if weight is None else logs * _per_class(weight, input.ndim)).sum(dim)
     spread = target.eq(ignore_index).where(0, spread)
     even = _averaged(spread, labeled, reduction)
-    return loss * (1 - label_smoothing) + even * (label_smoothing / input.size(dim))
+    return loss * (1 - label_smoothing) + even * label_smoothing / input.size(dim)
 
 
 def _per_class(weight: OperandT, rank: int) -> OperandT:
@@ -289,7 +289,8 @@ def _of_probabilities(
     if weight is not None:
         _check_class_weight(name, input, weight)
     if smoothing > 0:
-        target = target * (1 - smoothing) + smoothing / input.size(dim)
+        even = target.new_full((), smoothing) / input.size(dim)
+        target = target * (1 - smoothing) + even
     products = input.log_softmax(dim) * target
     if weight is not None:
         products = products * _per_class(weight, input.ndim)
