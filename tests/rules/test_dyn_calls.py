@@ -69,3 +69,16 @@ def test_an_int_argument_may_name_a_dimension(name: str, dynamic: Any) -> None:
             except al.AotliteError as error:
                 texts.append(f"{type(error).__name__}: {error}")
         assert texts[0] == texts[1]
+
+
+@pytest.mark.rules("DYN-2")
+def test_bytes_are_written_at_all_sizes() -> None:
+    def written(x: Any) -> Any:
+        seen = x.view(al.uint8)
+        seen[:1] = 0
+        return seen.shape, x
+
+    for sizes in ([(0, 0), (2, 3)], [(3, 2), (0, 1), (1, 0), (0, 0)]):
+        compiled = al.compile(written, dynamic=True, backend="reference", verify=True)
+        for shape in sizes:
+            assert repr(compiled(al.ones(*shape))) == repr(written(al.ones(*shape)))
