@@ -379,7 +379,7 @@ class KernelPrinter:
             self._lane_loop(work, parent, base, (0, count))
             return
         inside = partial(self._inside, parent, k)
-        if lanes <= masked or not self.masks.is_heavy(work, k):
+        if lanes <= masked or not self.masks.is_heavy(work):
             point = partial(self.body.point, work, partial=lambda reduce: "[lane]")
             parent.lines += self.masks.rest(k, base, count, lanes, inside, point)
             return

@@ -31,7 +31,7 @@ from aotlite.backends.cpu.emit.c_kernel import KernelPrinter
 from aotlite.backends.cpu.emit.c_text import PrintedC
 from aotlite.backends.cpu.emit.gemm_calls import gemm_lines
 from aotlite.backends.cpu.emit.loop_text import WHOLE, of_whole_rows
-from aotlite.backends.cpu.emit.masked_loops import MASKS, narrowed
+from aotlite.backends.cpu.emit.masked_loops import IN_LINE, MASKS, narrowed
 from aotlite.backends.cpu.emit.transpose_tiles import TILES
 from aotlite.backends.cpu.runtime.runtime_library import declarations
 from aotlite.backends.loops.analysis.size_proofs import is_axis
@@ -119,8 +119,10 @@ class _ProgramPrinter:
     def printed(self) -> PrintedC:
         """Returns the whole text and its record."""
         body = self.body()
-        masks = [] if self.sizes is None else [MASKS]
-        return self.record("\n".join([*preamble(self.library), *masks, *indented(body), ""]))
+        lines = [*preamble(self.library), *indented(body)]
+        if self.sizes is not None:
+            lines = [IN_LINE, *preamble(self.library), MASKS, *indented(body)]
+        return self.record("\n".join([*lines, ""]))
 
     def record(self, text: str) -> PrintedC:
         """Returns the record of a text: the data for calling it."""

@@ -9,6 +9,7 @@ import re
 
 from aotlite.backends.c_family.loop_segments import LoopSegment
 from aotlite.backends.c_family.scalar_text import CScope
+from aotlite.ir.symbols.proving import is_proved
 
 WHOLE = 64
 """Rows of a multiple of so many points have a version without remainders."""
@@ -81,11 +82,17 @@ def clipped(place: Range, part: LoopSegment, base: str) -> Range | None:
 
 
 def _bounded(place: Range, edge: int | None, base: str) -> int | str | None:
-    """Returns an edge clamped to a range; None for the edge of the whole loop."""
+    """Returns an edge clamped to a range, as far as it is not known to lie there; None for the edge
+    of the whole loop."""
     if edge is None:
         return None
     low, high = place
     if not base and isinstance(low, int) and isinstance(high, int) and isinstance(edge, int):
         return min(max(edge, low), high)
     text = f"{base} + {edge}".replace("+ -", "- ") if base else str(edge)
-    return f"least(most({text}, {low}), {high})"
+    sizes = not base and not isinstance(low, str) and not isinstance(high, str)
+    is_above, is_below = sizes and is_proved(edge >= low), sizes and is_proved(edge <= high)
+    if is_above and is_below:
+        return edge
+    text = text if is_above else f"most({text}, {low})"
+    return text if is_below else f"least({text}, {high})"

@@ -30,16 +30,24 @@ from aotlite.backends.c_family.axis_passes import cost
 from aotlite.backends.c_family.loop_body import VECTOR, Body, PointWork
 from aotlite.backends.c_family.scalar_text import CScope
 from aotlite.backends.cpu.emit.loop_text import FOURS, Range, for_loop, is_part
+from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.program import Kernel, Reduce
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar
+from aotlite.ir.symbols.proving import is_proved
 from aotlite.ir.symbols.symint import SymInt
 
 HEAVY = 8
 """The operations of a point above which a rest is taken vector by vector: to compute what is masked
 out would take longer than to keep partial results in memory."""
+IN_LINE = """\
+#if defined __GNUC__ && !defined __clang__
+#pragma GCC optimize("no-tree-loop-distribute-patterns")
+#endif"""
+"""The first lines of a text: otherwise gcc calls memcpy and memset for rows of unknown length, which
+takes longer than a short row does."""
 MASKS = """\
 #if defined __AVX512BW__ && defined __AVX512VL__ && !defined __clang__
 #define MASKED(lanes, rest) (lanes)
@@ -107,9 +115,11 @@ class MaskedLoops:
             lanes = 0 if lanes and hint_of(loops.width) % lanes else lanes
         return lanes
 
-    def is_heavy(self, work: PointWork, k: int) -> bool:
-        """Whether points cost more than their partial results in memory."""
-        return sum([cost(x) for x in self.facts.in_order(work.roots)]) > HEAVY
+    def is_heavy(self, work: PointWork) -> bool:
+        """Whether points cost more than their partial results in memory. To compare and to choose
+        costs more than to add."""
+        chooses = any(combiner(each.kind).selects for each in work.reduces)
+        return chooses or sum([cost(x) for x in self.facts.in_order(work.roots)]) > HEAVY
 
     def loop(
         self, k: int, place: Range, lanes: int, inside: Callable[[], CScope], point: Point
@@ -128,14 +138,11 @@ class MaskedLoops:
         if not lanes or type(count) is int:
             return for_loop(k, place, scope)
         whole = self.body.writer.fresh()
-        forward = begin == 0 or is_part(place)
-        points = f"{end}" if begin == 0 else f"({end} - {begin})"
-        points = points if forward else f"most({end} - ({begin}), 0)"
+        points, left = _points(place, count)
         first = "" if begin == 0 else f"{begin} + "
         step = f"({points} & -{lanes})" if first else f"{points} & -{lanes}"
         lines = [f"const i64 {whole} = {first}{step};", FOURS, *for_loop(k, (begin, whole), scope)]
-        left = f"{end} - {whole}" if forward else f"most({end} - {whole}, 0)"
-        return lines + self.rest(k, whole, left, lanes, inside, point)
+        return lines + self.rest(k, whole, left.format(whole), lanes, inside, point)
 
     def rest(
         self, k: int, base: str, points: str, lanes: int, inside: Callable[[], CScope], point: Point
@@ -148,7 +155,8 @@ class MaskedLoops:
         scope.lines.append(f"const i64 i{k} = {base} + lane;")
         point(scope)
         # Arrays of a block have room for whole vectors, and none for one more.
-        head = f"if ({count} > 0)" if self.body.loops.vector is not None else ""
+        loops = self.body.loops
+        head = f"if ({count} > 0)" if loops.vector is not None and loops.inner else ""
         return [
             f"const {integer} {count} = {points};",
             f"{integer} {same} = {count};",
@@ -192,6 +200,17 @@ def narrowed(kernel: Kernel) -> Kernel | None:
         return None
     body = [attrs.evolve(x, lanes=lanes) if type(x) is Reduce else x for x in kernel.body]
     return attrs.evolve(kernel, body=tuple(body))
+
+
+def _points(place: Range, count: int | None) -> tuple[str, str]:
+    """Returns the C texts of the points of a range, and of those behind whole vectors, with {} for
+    the first of these. `count` is the number of points if it is an expression."""
+    begin, end = place
+    if begin == 0 or is_part(place):
+        return f"{end}" if begin == 0 else f"({end} - {begin})", f"{end} - {{}}"
+    if count is not None and is_proved(count >= 0):
+        return f"{count}", f"{end} - {{}}"
+    return f"most({end} - ({begin}), 0)", f"most({end} - {{}}, 0)"
 
 
 def _step(address: Affine, k: int) -> int | None:
