@@ -34,6 +34,7 @@ from aotlite.backends.cpu.emit.loop_text import WHOLE, of_whole_rows
 from aotlite.backends.cpu.emit.masked_loops import IN_LINE, MASKS, narrowed
 from aotlite.backends.cpu.emit.transpose_tiles import TILES
 from aotlite.backends.cpu.runtime.runtime_library import declarations
+from aotlite.backends.loops.analysis.partial_results import direct_results
 from aotlite.backends.loops.analysis.size_proofs import is_axis
 from aotlite.backends.loops.arena import ArenaPlan, planned
 from aotlite.backends.loops.program import (
@@ -115,6 +116,7 @@ class _ProgramPrinter:
         """(points, nanoseconds of a point) of kernels and products of symbolic extents."""
         self.segments: list[str | Extern] = []
         self.calls: list[list[str]] = []
+        self.direct = {} if sizes is None else direct_results(program)
 
     def printed(self) -> PrintedC:
         """Returns the whole text and its record."""
@@ -210,7 +212,10 @@ class _ProgramPrinter:
             _parallel(name, units, points * each)
             if self.sizes is None or type(points) is type(units) is int
             else _parallel_sized(
-                name, f"{units}{times}", self.sizes.most_chunks(units, points * round(1000 * each))
+                name,
+                f"{units}{times}",
+                self.sizes.most_chunks(units, points * round(1000 * each)),
+                self._is_needed(kernel),
             )
         )
         return [f"/* {line} */" for line in str(kernel).splitlines()] + [
@@ -223,6 +228,11 @@ class _ProgramPrinter:
             *more,
             *task,
         ]
+
+    def _is_needed(self, kernel: Kernel) -> str:
+        """Returns the condition under which a kernel is called; nothing if it always is."""
+        found = {load.args[0] for load in loads_of(kernel)} & self.direct.keys()
+        return " && ".join([f"{self.direct[each][1]} != 1" for each in sorted(found)][:1])
 
     def _versions(
         self,
@@ -366,7 +376,11 @@ class _ProgramPrinter:
                 place, arena = str(self.plan.offsets[number]), len(self.slots)
             else:
                 place, arena = self.sizes.place(number), len(self.slots) + 1
-            return f"(({kind} *)((u8 *){slots}[{arena}] + {place}))"
+            own = f"(({kind} *)((u8 *){slots}[{arena}] + {place}))"
+            if number not in self.direct:
+                return own
+            result, partials = self.direct[number]
+            return f"({partials} == 1 ? {self._pointer(result, slots)} : {own})"
         return f"(({memory_type(buffer.dtype)} *){slots}[{self.slots.index(number)}])"
 
 
@@ -396,10 +410,12 @@ def _parallel(name: str, units: int, cost_: float) -> list[str]:
     ]
 
 
-def _parallel_sized(name: str, units: str, chunks: str) -> list[str]:
+def _parallel_sized(name: str, units: str, chunks: str, needed: str) -> list[str]:
     """Returns the call of a kernel of symbolic units, or time: `chunks` says how many there are at
-    most (`most_chunks`). Without units nothing is called."""
+    most (`most_chunks`), `needed` whether it has anything to do. Without units nothing is called.
+    """
     return [
+        *([f"if ({needed})"] if needed else []),
         f"if ({chunks} > 1 && runtime->threads > 1) {{",
         f"call c = {{slots, least(runtime->threads * {CHUNKS_A_THREAD}, {chunks})}};",
         f"runtime->parallel({name}_task, &c, c.chunks);",

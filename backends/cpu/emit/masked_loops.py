@@ -46,8 +46,8 @@ IN_LINE = """\
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC optimize("no-tree-loop-distribute-patterns")
 #endif"""
-"""The first lines of a text: otherwise gcc calls memcpy and memset for rows of unknown length, which
-takes longer than a short row does."""
+"""The first lines of a text. Without them gcc calls memcpy for rows of unknown length, which takes
+longer than a short row does."""
 MASKS = """\
 #if defined __AVX512BW__ && defined __AVX512VL__ && !defined __clang__
 #define MASKED(lanes, rest) (lanes)
