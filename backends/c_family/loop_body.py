@@ -168,7 +168,8 @@ class Body:
             if store.combine is not None:
                 inside = CScope(None)
                 kind = combiner(store.combine)
-                old = self._old(store, kind, from_memory(dtype, place), scope)
+                old = scope.masked(from_memory(dtype, place))
+                old = self._old(store, kind, f"({old})" if scope.within else old, scope)
                 (value,) = self.combined(kind, [dtype], [old], [value], inside)
                 lines += inside.lines
             lines.append(f"{_if(scope)}{place} = {to_memory(dtype, value)};")

@@ -88,7 +88,7 @@ class MaskedLoops:
         stored = {each.buffer for each in work.stores}
         if type(self.facts.extents[k]) is int or work.scans or self.body.lines:
             return 0
-        if any(each.combine is not None or each.unordered for each in work.stores):
+        if any(each.unordered for each in work.stores):
             return 0
         if len(stored) < len(work.stores):
             return 0

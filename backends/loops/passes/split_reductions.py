@@ -35,6 +35,8 @@ from aotlite.backends.loops.program import (
     Statement,
     Step,
     Store,
+    loads_of,
+    stores_of,
 )
 from aotlite.backends.loops.rewrite import moved_body, replaced_body, restricted, split_axis
 from aotlite.ir.geometry.sizes import hint_of, is_symbolic
@@ -55,8 +57,16 @@ lane of a row, and in a column. (NumPy adds whole columns one after the other.)"
 
 
 def split(program: LoopProgram, threads: int) -> LoopProgram:
-    """Returns the program with long reductions in chunks."""
-    return divided(program, lambda kernel: chunks_of(kernel, threads))
+    """Returns the program with long reductions in chunks. What combines chunks of any number is not
+    divided again."""
+    stores = [s for step in program.steps if type(step) is Kernel for s in stores_of(step)]
+    partial = {store.buffer for store in stores if store.from_identity}
+
+    def chunks(kernel: Kernel) -> int:
+        combines = {load.args[0] for load in loads_of(kernel)} <= partial
+        return 1 if combines and is_of_any_length(kernel) else chunks_of(kernel, threads)
+
+    return divided(program, chunks)
 
 
 def divided(

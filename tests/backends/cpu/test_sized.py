@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import mmap
 from typing import Any
 
@@ -15,6 +16,7 @@ from aotlite.backends.cpu.emit.c_kernel import SHORT_ROW
 from aotlite.backends.loops.backend import LOOPS
 from aotlite.backends.loops.program_sizes import SizesAt
 from aotlite.backends.native.libraries.library_loading import load_c
+from aotlite.backends.threads import get_num_threads, set_num_threads
 from aotlite.ir import dtypes
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
@@ -184,3 +186,31 @@ def test_last_points_of_a_row_have_the_same_bits(function, dtype, masks):
         ]
         for (x, _), (y, _) in zip(first, second, strict=True):
             np.testing.assert_array_equal(x.reshape(-1), y.reshape(-1))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_columns_beside_rows_of_any_number(threads):
+    """FUS-13 of symbolic extents: chunks of 64 rows, and one more with those left over."""
+    table, build = SymbolTable(), Builder("beside")
+    a, b = table.symbol(300, "a"), table.symbol(200, "b")
+    x, y = [build.placeholder(tensor_meta((a, b))) for _ in range(2)]
+    graph = build.finish([x * (x * y).sum(1, True), (x * y).sum(0), y.sum(0)])
+    made, interpreted = EXACT.compile_sized(graph), LOOPS.compile_sized(graph)
+    assert made is not None and interpreted is not None
+    assert "from identity" in str(interpreted.program) and "<64" in str(interpreted.program)
+    before = get_num_threads()
+    set_num_threads(threads)
+    try:
+        for rows, length in itertools.product((0, 1, 63, 64, 65, 128, 200), (1, 16, 67, 128)):
+            values = {str(a): rows, str(b): length}
+            draws = np.random.default_rng(rows)
+            arrays = [draws.standard_normal((rows, length)).astype(np.float32) for _ in range(2)]
+            given = [(array.reshape(-1), 0) for array in arrays]
+            first, second = made.at(values)(list(given)), interpreted.at(values)(list(given))
+            for (found, _), (wanted, _) in zip(first, second, strict=True):
+                np.testing.assert_array_equal(found.reshape(-1), wanted.reshape(-1))
+            columns = second[1][0].reshape(-1)
+            exact = (arrays[0].astype(np.float64) * arrays[1]).sum(0)
+            np.testing.assert_allclose(columns, exact, atol=1e-4)
+    finally:
+        set_num_threads(before)

@@ -46,13 +46,15 @@ from aotlite.backends.loops.program import (
     stores_of,
 )
 from aotlite.backends.loops.rewrite import moved, restricted, split_axis
-from aotlite.ir.geometry.sizes import is_symbolic
+from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar, load
 
 ChunksOf = Callable[[Kernel, Kernel], int]
 """From a kernel of rows and one of columns to the number of chunks of rows."""
 LONGEST = 4096
 """The most columns: their partial results stay in the first-level cache while rows go by."""
+ROW_SET = 64
+"""The rows of a chunk of which there is any number."""
 
 
 def with_columns(program: LoopProgram, threads: int) -> LoopProgram:
@@ -63,12 +65,15 @@ def with_columns(program: LoopProgram, threads: int) -> LoopProgram:
         wanted = max(UNITS * threads, -(-row.extents[0] // LONGEST_COLUMN))
         return chunks_for(row.extents[0], wanted)
 
-    return with_columns_beside(program, chunks_of, LONGEST)
+    return with_columns_beside(program, chunks_of, LONGEST, of_any_size=True)
 
 
-def with_columns_beside(program: LoopProgram, chunks_of: ChunksOf, most: int) -> LoopProgram:
-    """Returns the same for another device: `chunks_of` chunks of rows, at most `most` columns."""
-    found = _families(program, most)
+def with_columns_beside(
+    program: LoopProgram, chunks_of: ChunksOf, most: int, *, of_any_size: bool = False
+) -> LoopProgram:
+    """Returns the same for another device: `chunks_of` chunks of rows, at most `most` columns.
+    `of_any_size`: also where extents are symbolic, in chunks of `ROW_SET` rows."""
+    found = _families(program, most, of_any_size)
     if not found:
         return program
     steps = StepOrder(program)
@@ -88,7 +93,7 @@ def with_columns_beside(program: LoopProgram, chunks_of: ChunksOf, most: int) ->
     return without_dead(program)
 
 
-def _families(program: LoopProgram, most: int) -> list[tuple[int, list[int]]]:
+def _families(program: LoopProgram, most: int, of_any_size: bool) -> list[tuple[int, list[int]]]:
     """Returns the place of each kernel of rows, and the places of kernels of columns with the same
     extents."""
     kernels = {
@@ -97,16 +102,24 @@ def _families(program: LoopProgram, most: int) -> list[tuple[int, list[int]]]:
         if type(step) is Kernel
         and step.space == 1
         and len(step.extents) == 2
-        and not is_symbolic(step.extents)
+        and (of_any_size or not is_symbolic(step.extents))
         and points(step) >= SMALL
     }
-    columns = [k for k, each in kernels.items() if each.extents[0] <= most and _is_of_columns(each)]
+    columns = [
+        k for k, x in kernels.items() if hint_of(x.extents[0]) <= most and _is_of_columns(x)
+    ]
     found = []
     for row, kernel in kernels.items():
-        own = [k for k in columns if k != row and kernels[k].extents == kernel.extents[::-1]]
+        turned = kernel.extents[::-1]
+        own = [k for k in columns if k != row and _are_alike(kernels[k].extents, turned)]
         if own and row not in columns:
             found.append((row, own))
     return found
+
+
+def _are_alike(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether extents are equal for all sizes: symbolic ones if they are one expression."""
+    return all(x is y or (type(x) is type(y) is int and x == y) for x, y in zip(a, b, strict=True))
 
 
 def _as_one(steps: StepOrder, columns: list[int]) -> int:
@@ -145,21 +158,31 @@ class _Parts:
         assert type(column) is Kernel
         self.row, self.column = row, column
         self.buffers = buffers
-        self.chunks = chunks_of(row, column)
-        self.left = row.extents[0] % self.chunks
-        self.even = row.extents[0] - self.left
+        extent = row.extents[0]
+        if type(extent) is int:
+            self.chunks = chunks_of(row, column)
+            self.left = extent % self.chunks
+            self.even = extent - self.left
+            self.each = self.even // self.chunks
+            self.parts = self.chunks + (self.left > 0)
+            self.has_rest = self.left > 0
+        else:  # the same chunks for all sizes, and one more with the rows that are left over
+            self.each, self.has_rest = ROW_SET, True
+            self.chunks, self.parts = extent // ROW_SET, -(-extent // ROW_SET)
+            self.even = self.chunks * ROW_SET
+            self.left = extent - self.even
 
     def steps(self) -> Replacement | None:
         """Returns the kernels that compute and the one that combines; None if they share no
         load."""
         inner = self.row.extents[1]
-        if self.chunks < 2 or any(store.combine for store in stores_of(self.row)):
+        is_one = type(self.chunks) is int and self.chunks < 2
+        if is_one or any(store.combine for store in stores_of(self.row)):
             return None
         # Axes (chunk, row | column), and (row | column) of the rows that are left over.
-        each = self.even // self.chunks
-        first = split_axis(restricted(self.row, 0, 0, self.even), 0, each)
-        kernels = [self._joined(first, Affine((each, 1, 0)), Affine((inner, 0, 1)))]
-        if self.left:
+        first = split_axis(restricted(self.row, 0, 0, self.even), 0, self.each)
+        kernels = [self._joined(first, Affine((self.each, 1, 0)), Affine((inner, 0, 1)))]
+        if self.has_rest:
             last = restricted(self.row, 0, self.even, self.left)
             row, into = Affine((1, 0), self.even), Affine((0, 1), self.chunks * inner)
             kernels.append(self._joined(last, row, into))
@@ -193,12 +216,9 @@ class _Parts:
             body.append(statement)
         return Kernel(kernel.name, kernel.extents, kernel.space, tuple(body))
 
-    def _parts(self) -> int:
-        return self.chunks + (self.left > 0)
-
     def _buffer(self, value: Scalar) -> int:
         number = 1 + max([buffer.number for buffer in self.buffers])
-        size = self._parts() * self.column.extents[0]
+        size = self.parts * self.column.extents[0]
         self.buffers.append(ProgramBuffer(number, value.dtype, size, BufferKind.TEMPORARY))
         return number
 
@@ -214,7 +234,7 @@ class _Parts:
                 body.append(attrs.evolve(statement, values=(value,)))
             else:
                 body.append(statement)
-        return Kernel(f"{self.column.name}_rest", (count, self._parts()), 1, tuple(body))
+        return Kernel(f"{self.column.name}_rest", (count, self.parts), 1, tuple(body))
 
 
 def _share(first: Kernel, second: Kernel) -> bool:
