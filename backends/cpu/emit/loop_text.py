@@ -90,8 +90,9 @@ def _bounded(place: Range, edge: int | None, base: str) -> int | str | None:
     if not base and isinstance(low, int) and isinstance(high, int) and isinstance(edge, int):
         return min(max(edge, low), high)
     text = f"{base} + {edge}".replace("+ -", "- ") if base else str(edge)
-    sizes = not base and not isinstance(low, str) and not isinstance(high, str)
-    is_above, is_below = sizes and is_proved(edge >= low), sizes and is_proved(edge <= high)
+    is_above = is_below = False
+    if not base and not isinstance(low, str) and not isinstance(high, str):
+        is_above, is_below = is_proved(edge >= low), is_proved(edge <= high)
     if is_above and is_below:
         return edge
     text = text if is_above else f"most({text}, {low})"
