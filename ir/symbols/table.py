@@ -366,10 +366,11 @@ class SymbolTable:
             raise Unproved(f"the value of {self.expression(value)}")
         number: int = value.hint if constant is None else constant
         taken = said_simply(SymBool(value, "==", number)) if constant is None else None
-        if taken is None or not self._is_told(taken):
+        is_told = taken is not None and self._is_told(taken)
+        if not self.closed:  # said of each number that is used, by what no guard depends on
             self.said("==", value, number, True)
-            if taken is not None:
-                self.assume(taken)
+        if taken is not None and not is_told:
+            self.assume(taken)
         return number
 
     def ask(self, function: Callable[..., Any], *operands: Any) -> Any:

@@ -340,6 +340,19 @@ def test_planted_unsound_simplifications_are_refuted():
         assert each.seconds < 1.0, each
 
 
+@pytest.mark.rules("DYN-11", "DYN-12")
+def test_each_plant_where_sizes_become_numbers_is_refuted():
+    """A number that is used is an event, whatever becomes of its assumption."""
+    programs = [drawn(seed) for seed in range(40)]
+    chosen = [plant for plant in plants() if plant.function == "SymbolTable.specialize"]
+    found = [refute(plant, programs) for plant in chosen if not plant.is_of_record]
+    unsound = [each for each in found if each is not None]
+    assert len(unsound) >= 5
+    for each in unsound:
+        assert each.witness is not None, each
+        assert each.seconds < 1.0, each
+
+
 @pytest.mark.rules("DYN-11")
 def test_a_plant_is_taken_out_again():
     plant = next(plant for plant in plants() if plant.function == "multiply")
