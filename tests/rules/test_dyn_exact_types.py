@@ -184,6 +184,9 @@ class Lazy:
         raise RuntimeError("asked")
 
 
+DEVICE = al.ones(1).device
+
+
 class Holds:
     """An object with one."""
 
@@ -323,6 +326,7 @@ SILENT: dict[str, Callable[[Any], Any]] = {
     "dtype": lambda x: x * 2 if x.dtype is al.float32 else x,
     "dataclass": lambda x: x * CONFIG.scale if CONFIG == Config() else x,
     "isinstance": lambda x: x * x.shape[0] if isinstance(x.shape[0], int) else x,
+    "device": lambda x: x * 2 + al.ones(x.shape[0], device=DEVICE),
     "lazy object": lambda x: x * HOLDS.count,
     "json": lambda x: (x * 2, json.dumps({"a": 1}))[0],
 }

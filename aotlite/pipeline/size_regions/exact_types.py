@@ -27,6 +27,8 @@ import numpy as np
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedObject
+from aotlite.ir.arrays.device import Device
+from aotlite.ir.dtypes import DType
 from aotlite.ir.provenance.location import Location, place_of
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
@@ -56,7 +58,11 @@ _OWN: Final = {*dir(SymInt), *dir(SymFloat)} - {*dir(int), *dir(float)}
 _OWN_PROTOCOLS: Final = {name for name in _OWN if name.startswith("__")}
 _MOST: Final = 20_000
 """Where more objects can be reached, the function counts as one that asks."""
-_PLAIN: Final = (int, float, complex, str, bytes, types.NoneType, np.generic, np.ndarray)
+_PLAIN: Final = (
+    *(int, float, complex, str, bytes, types.NoneType, np.generic, np.ndarray),
+    *(Device, DType),
+)
+"""Classes of objects whose functions get no sizes."""
 
 
 @attrs.frozen
