@@ -225,6 +225,32 @@ def test_a_guard_has_the_line_that_caused_it() -> None:
     assert "x.shape[0] == y.shape[0]" in text
 
 
+@pytest.mark.rules("DYN-11", "DYN-27")
+def test_a_table_of_regions_has_what_was_assumed_and_how_it_was_shown() -> None:
+    weights = [values((2,)) for _ in range(6)]
+
+    def total(x: al.Tensor, rate: float, weights: list[al.Tensor]) -> al.Tensor:
+        if x.shape[0] > 3 and rate > 0.5:
+            return x.sum() * rate + sum(each.sum() for each in weights)
+        return x.sum()
+
+    shapes = {"x": {0: al.Dim("batch")}, "rate": True}
+    compiled = al.compile(total, dynamic_shapes=shapes, backend="reference")
+    for n, rate in ((5, 0.7), (6, 0.9), (5, 0.1)):
+        compiled(values((n,)), rate, weights)
+    first, second = compiled.regions()
+    assert first.names == second.names == ("s0: batch",)
+    assert [each.text for each in first.floats] == ["argument 1 > 0.5 is True"]
+    assert [each.text for each in second.floats] == ["argument 1 > 0.5 is False"]
+    assert first.proof.startswith("sound")
+    text = repr(compiled.regions())
+    for words in ("argument 1 > 0.5 is False", "others without symbols", "s0: batch", first.proof):
+        assert words in text
+    assert "argument 5" not in text, "inputs without symbols are counted"
+    numbers = [row.number for row in compiled.explain_recompiles()]
+    assert [row.number for row in (first, second)] == numbers
+
+
 @pytest.mark.rules("DYN-8")
 def test_a_recompilation_names_the_guard_that_failed() -> None:
     compiled = al.compile(branches_on_equality, dynamic=True, backend="reference")

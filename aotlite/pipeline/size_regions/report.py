@@ -6,6 +6,7 @@ Spec: `specs/size_regions.md`.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,9 @@ import attrs
 from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
-from aotlite.ir.provenance.location import place_of
+from aotlite.ir.provenance.location import Location, place_of
 from aotlite.ir.symbols.assumption import Assumption
+from aotlite.ir.symbols.floats.symfloat import FloatFact
 from aotlite.pipeline.recompile_limit import Miss
 from aotlite.pipeline.request import CompiledEntry
 from aotlite.pipeline.size_regions.proof.witnesses import Unrepeatable
@@ -32,6 +34,9 @@ else:  # for who prints a table
     consoles, tables = deferred("rich.console"), deferred("rich.table")
 
 _WIDTH = 110
+_MOST_PLAIN = 4
+"""Of more arguments without symbols than these a table has the number alone."""
+_SYMBOL = re.compile(r"\b[su]\d+\b")
 
 
 @attrs.frozen
@@ -51,6 +56,12 @@ class RegionRow:
     """Why each guard is needed, and what needed none as others imply it; if it was asked for."""
     unknown: str = ""
     """Why that cannot be said."""
+    names: tuple[str, ...] = ()
+    """The symbols that are named dimensions, with their names."""
+    floats: tuple[FloatFact, ...] = ()
+    """The conditions on float arguments (DYN-27)."""
+    proof: str = ""
+    """How it was shown that the guards imply what the trace used; empty if it was not (DYN-11)."""
 
     @classmethod
     def of(cls, entry: CompiledEntry, *, witnesses: bool = False) -> RegionRow:
@@ -71,7 +82,22 @@ class RegionRow:
         arguments = (*arguments, *numbers)
         counts = tuple([f"{name}: {each}" for name, each in region.sizes.counts.items()])
         facts = region.guards, tuple(region.instances), region.calls
-        return cls(entry.number, arguments, *facts, counts, needs, unknown)
+        asked = region.sizes.asked.items()
+        names = tuple([f"{name}: {each.name}" for name, each in asked if each.name is not None])
+        proof = "" if region.sizes.proof is None else str(region.sizes.proof)
+        floats = tuple(region.sizes.floats.facts)
+        return cls(entry.number, arguments, *facts, counts, needs, unknown, names, floats, proof)
+
+    def cells(self, index: int) -> tuple[str, ...]:
+        """The texts of a table: entry, arguments, conditions with their lines, calls, why."""
+        conditions = [f"{each.text}{_line(each.location, each.op)}" for each in self.guards]
+        conditions += [f"{each.text}{_line(each.location)}" for each in self.floats]
+        proof = f"\n{self.proof}" if self.proof else ""
+        calls = "" if self.calls is None else str(self.calls)
+        known = "\n".join((*_in_short(self.arguments), *self.names, *self.counts))
+        number = f"{index}\n(compilation {self.number})"
+        whys = self.unknown or "\n".join(map(str, self.needs))
+        return number, known, ("\n".join(conditions) or "none on symbols") + proof, calls, whys
 
 
 @attrs.frozen(repr=False)
@@ -92,16 +118,8 @@ class RegionTable:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        lines = []
-        for row in self.rows:
-            conditions = [each.text for each in row.guards] or ["none on symbols"]
-            places = [_line(each) for each in row.guards] or [""]
-            calls = "" if row.calls is None else str(row.calls)
-            columns = (*row.arguments, *row.counts), conditions, places, [calls]
-            cells = ["\n".join(each) for each in columns]
-            whys = row.unknown or "\n".join(map(str, row.needs))
-            lines.append((str(row.number), *cells, whys))
-        names = "entry", "arguments", "conditions", "line", "calls", "why"
+        lines = [row.cells(index) for index, row in enumerate(self.rows)]
+        names = "entry", "arguments", "conditions, with the lines that ask", "calls", "why"
         if any(line[-1] for line in lines):
             return _table(names, lines)
         return _table(names[:-1], [line[:-1] for line in lines])
@@ -130,7 +148,7 @@ class RecompileTable:
 
     def __repr__(self) -> str:
         lines = [
-            (str(row.number), "\n".join(map(str, row.reasons)) or "the first call")
+            (f"compilation {row.number}", "\n".join(map(str, row.reasons)) or "the first call")
             for row in self.rows
         ]
         return _table((f"compilation of {self.name}", "because"), lines)
@@ -206,9 +224,21 @@ class EntryReports:
         return self.entries[-1]
 
 
-def _line(guard: Assumption) -> str:
-    place = "" if guard.location is None else str(place_of(guard.location))
-    return f"{place} ({guard.op})" if guard.op else place
+def _line(location: Location | None, op: str | None = None) -> str:
+    """The user's line that asked, and the op, on a line of its own; empty without both."""
+    place = "" if location is None else str(place_of(location))
+    text = f"{place} ({op})".strip() if op else place
+    return f"\n    {text}" if text else ""
+
+
+def _in_short(arguments: Sequence[str]) -> Iterator[str]:
+    """The arguments; of many without symbols only the number."""
+    plain = [each for each in arguments if not _SYMBOL.search(each)]
+    hidden = set(plain) if len(plain) > _MOST_PLAIN else set()
+    yield from [each for each in arguments if each not in hidden]
+    if hidden:
+        others = "" if len(plain) == len(arguments) else " others"
+        yield f"{len(plain)}{others} without symbols"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
