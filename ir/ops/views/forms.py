@@ -391,7 +391,7 @@ def _cut(self: Operand, where: Any, dim: int, name: str) -> tuple[Operand, ...]:
             f"{name}: {sections} parts are asked for, expected at most {_MOST_PARTS}"
         )
     least, more = divmod(self.shape[dim], sections)
-    ends = [least * (i + 1) + min(i + 1, more) for i in range(sections)]
+    ends = [least * (i + 1) + sizes.minimum(more, i + 1) for i in range(sections)]
     return _slices(self, [0, *ends], dim)
 
 

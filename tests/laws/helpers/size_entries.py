@@ -31,8 +31,8 @@ class Entries:
 
     @property
     def is_one_a_size(self) -> bool:
-        """Whether nearly each size has an entry of its own."""
-        return self.count >= max(3, len(self.sizes) - 1)
+        """Whether nearly each size has an entry of its own; even and odd sizes may differ."""
+        return self.count >= max(4, len(self.sizes) - 1)
 
     def __str__(self) -> str:
         return f"{self.where} at {self.sizes}: {self.count} entries, {self.why}"
