@@ -45,6 +45,7 @@ class Tensor(HostValues):
         "_array",
         "_base",
         "_chain",
+        "_dynamic_dims",
         "_grad",
         "_index",
         "_kind",
@@ -90,6 +91,8 @@ class Tensor(HostValues):
     _kind: CreationKind | None
     _base: Tensor | None
     _grad: Tensor | None
+    _dynamic_dims: frozenset[int]
+    """Of a compiled function's result: dimensions that are symbols there (DYN-6); else not set."""
     _accumulator: Any
     """The leaf's `AccumulateGrad` node, once it is made; else None."""
 

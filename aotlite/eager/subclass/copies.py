@@ -21,6 +21,7 @@ def reduce_ex(tensor: Tensor, protocol: Any) -> Any:
     made: Any = object.__reduce_ex__(tensor, max(int(protocol), 2))
     make, args, (own, slots), *rest = made
     slots = {**slots, "facts": None, "_array": None, "_accumulator": None}
+    slots.pop("_dynamic_dims", None)
     if tensor.__tensor_dispatch__ is not None:
         return _reduced(tensor, own, slots)
     return make, args, (own, slots), *rest

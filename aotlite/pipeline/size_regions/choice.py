@@ -32,6 +32,7 @@ from aotlite.pipeline.size_regions.named_dimensions import (
     named_sizes,
     wrapped_dim,
 )
+from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.symbolic_sizes import (
     GivenRole,
@@ -43,6 +44,8 @@ from aotlite.stages.records.symbolic_sizes import (
     sources_of,
 )
 from aotlite.stages.s1_capture.subclass_fakes import parts_by_role
+from aotlite.stages.s10_runtime.source import FunctionSource
+from aotlite.stages.shared.size_values import Settled
 
 # ------------------------------------------------------------------------------ marks of tensors
 STATIC = None
@@ -93,6 +96,28 @@ def _mark(what: str, tensor: object, dims: object, mark: SizeRequest | None) -> 
         _MARKS[key][1].update(dict.fromkeys(wrapped, mark))
 
 
+def note_results(source: FunctionSource, found: str, captured: Captured) -> None:
+    """Adds lines that note, of each new tensor in the results `found`, which of its sizes are
+    symbols: those of the next function that takes it are symbols then, too (DYN-6)."""
+    recorder, spec = captured.recorder, captured.containers.spec
+    if recorder.sizes is None or spec is None:
+        return
+    settled = Settled(recorder.sizes.table)
+    for path, result in zip(spec.paths(), captured.results, strict=False):
+        if isinstance(result, Tensor) and recorder.input_of(result) is None:
+            shape = settled.put(result.meta.shape)
+            dims = frozenset([dim for dim, size in enumerate(shape) if is_symbolic((size,))])
+            if dims:
+                keys = [f"[{source.constant(key, 'K', repr(key))}]" for key in path]
+                known = source.constant(dims, "D", f"dimensions {sorted(dims)}")
+                source.add(f"    {found}{''.join(keys)}._dynamic_dims = {known}")
+
+
+def _was_symbolic(tensor: Tensor, dim: int) -> bool:
+    """Whether a size was a symbol in the function that returned the tensor."""
+    return dim in getattr(tensor, "_dynamic_dims", ())
+
+
 def _marks_of(tensor: Tensor) -> Mapping[int, SizeRequest | None]:
     found = _MARKS.get(id(tensor))
     return {} if found is None or found[0]() is not tensor else found[1]
@@ -110,7 +135,8 @@ def symbolic_sizes(
     `earlier` are the entries for calls of this form.
     """
     is_asked = options.dynamic_shapes is not None or bool(_MARKS)
-    if not (options.dynamic or options.dynamic is None and earlier or is_asked):
+    noted = any(hasattr(tensor, "_dynamic_dims") for _, tensor in call.tensors())
+    if not (options.dynamic or options.dynamic is None and (earlier or noted) or is_asked):
         return None
     if call.has_arrays:  # NumPy's functions take numbers alone
         options = attrs.evolve(options, dynamic=False)
@@ -149,6 +175,7 @@ def _of_argument(
                 asked = named[source]
             else:
                 is_other = any(is_symbolic((x[dim],)) or x[dim] != size for x in before)
+                is_other |= options.dynamic is None and _was_symbolic(part, dim)
                 asked = SizeRequest() if options.dynamic or is_other else None
                 if whole is not None:
                     asked = _of_part(asked, source, size, whole, found, earlier)

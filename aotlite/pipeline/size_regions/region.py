@@ -31,6 +31,7 @@ from aotlite.ir.symbols.cases.parts import names_in
 from aotlite.ir.symbols.symint import SymBool
 from aotlite.pipeline.lowering import forget_origins
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
+from aotlite.pipeline.size_regions.choice import note_results
 from aotlite.pipeline.size_regions.counts.calls import CountedCalls, CountedSegments
 from aotlite.pipeline.size_regions.kernels import SizedKernels
 from aotlite.pipeline.size_regions.proof.warning import warn_of_open_facts
@@ -112,7 +113,7 @@ def region_entry(
     )
     _prove(sizes, guards, request, compilation)
     region.check_marks()
-    region.begin(request.leaves)
+    region.begin(request.leaves, captured)
     plain = numbers_of(first.leaves, first.guards) | dict.fromkeys(sizes.numbers)
     made = compilation.number, region, light.meta, light.partition, cut.containers
     return CompiledEntry(*made, numbers=plain)
@@ -212,9 +213,9 @@ class SizeRegion:
                 "Leave out the mark, or let that line not depend on the number.",
             )
 
-    def begin(self, leaves: Sequence[object]) -> None:
+    def begin(self, leaves: Sequence[object], captured: Captured) -> None:
         """Makes the function of calls, and the instance for these arguments."""
-        self.call = self._written(len(leaves))
+        self.call = self._written(len(leaves), captured)
         key = self.key(leaves)
         if self.counted is not None:
             calls = self._counted_calls(key, leaves)
@@ -236,7 +237,7 @@ class SizeRegion:
         """The values of the symbols in a call."""
         return tuple([each.value(leaves) for each in self.sizes.sources.values()])
 
-    def _written(self, count: int) -> Callable[[Any], object]:
+    def _written(self, count: int, captured: Captured) -> Callable[[Any], object]:
         """The function of calls with so many arguments: it finds the instance for the sizes, and
         calls it."""
         source = FunctionSource()
@@ -249,8 +250,10 @@ class SizeRegion:
         source.add("try:", f"    if not ({' and '.join(tests)}):", "        return MISS")
         key = listed([each.text for each in found])
         source.add(f"    key = {key}", "except GUARD_ERRORS:", "    return MISS")
-        source.add("run = RUNS.get(key)", "if run is None:", "    return other(key, leaves)")
-        source.add("found = run(leaves)", "if found is not MISS:", "    counts[0] += 1")
+        source.add("run = RUNS.get(key)")
+        source.add("found = other(key, leaves) if run is None else run(leaves)")
+        source.add("if found is not MISS:", "    counts[0] += 1")
+        note_results(source, "found", captured)
         source.add("return found")
         source.scope["counts"] = self._counts
         call, _ = source.function(self.name, f"{self.number} sizes")
@@ -259,16 +262,9 @@ class SizeRegion:
     def _other(self, key: tuple[int, ...], leaves: Sequence[object]) -> object:
         if self.counted is not None:
             calls = self._counted_calls(key, leaves)
-            if calls is None:
-                return MISS
-            found = calls.call(leaves)
-            self._counts[0] += found is not MISS
-            return found
+            return MISS if calls is None else calls.call(leaves)
         made = self._instance(key, leaves)
-        if made is None:
-            return MISS
-        self._counts[0] += 1
-        return made.guarded.call(leaves)
+        return MISS if made is None else made.guarded.call(leaves)
 
     @property
     def calls(self) -> int:
