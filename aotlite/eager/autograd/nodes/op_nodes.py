@@ -236,13 +236,16 @@ class OpNode(TapeNode):
         return list(compress(values, self._slots()))
 
     def kept_records(self) -> list[SavedTensor]:
-        found = list(self.saved_results.values())
-        for kept in self.kept or ():
-            if type(kept) is SavedTensor:
-                found.append(kept)
-            elif type(kept) is list:
-                found += kept
-        return found
+        """In the order in which `run` reads them: the first that was written is in its error."""
+        found: dict[SavedTensor, None] = {}
+        for _, fetches in self.plan.formulas if self.kept is not None else ():
+            for fetch, i in fetches:
+                if fetch is operand_of:
+                    kept = self.kept[i]  # type: ignore[index]
+                    found.update(dict.fromkeys(kept if type(kept) is list else (kept,)))
+                elif fetch is result_of:
+                    found[self.saved_results[i]] = None
+        return [each for each in found if type(each) is SavedTensor]
 
     def kept_by_name(self, name: str) -> Any:
         """The saved value of a parameter, or of the result. Raises AttributeError for none."""
