@@ -179,7 +179,7 @@ class Listed(list[object]):
 class Lazy:
     """An object that must not be asked."""
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         raise RuntimeError("asked")
 
