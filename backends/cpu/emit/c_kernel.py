@@ -293,8 +293,8 @@ class KernelPrinter:
                 self.body.point(part, scope, lambda reduce: of_point(reduce.lanes))
 
             masked = 0 if part.reduces else self.masks.lanes(part, k)
-            inside = partial(self._inside, outside, k)
-            outside.lines += self.masks.loop(k, place, masked, inside, point)
+            inside, again = partial(self._inside, outside, k), self.masks.may_repeat(part)
+            outside.lines += self.masks.loop(k, place, masked, inside, point, repeats=again)
 
         self.stager.streamed(work, parent, (0, self.facts.extents[k]), self._in_two(k, loop))
 
@@ -486,8 +486,8 @@ class KernelPrinter:
                 self.body.point(work, scope, state)
 
             lanes = self.masks.lanes(work, k)
-            inside = partial(CScope, outside, 1 << k)
-            outside.lines += self.masks.loop(k, place, lanes, inside, point)
+            inside, again = partial(CScope, outside, 1 << k), self.masks.may_repeat(work)
+            outside.lines += self.masks.loop(k, place, lanes, inside, point, repeats=again)
 
         return self._in_two(k, loop)
 

@@ -121,11 +121,24 @@ class MaskedLoops:
         chooses = any(combiner(each.kind).selects for each in work.reduces)
         return chooses or sum([cost(x) for x in self.facts.in_order(work.roots)]) > HEAVY
 
+    def may_repeat(self, work: PointWork) -> bool:
+        """Whether points may be computed twice: they only store what does not depend on stores."""
+        combines = any(each.combine is not None for each in work.stores)
+        return not (combines or work.reduces or work.saved or work.scans)
+
     def loop(
-        self, k: int, place: Range, lanes: int, inside: Callable[[], CScope], point: Point
+        self,
+        k: int,
+        place: Range,
+        lanes: int,
+        inside: Callable[[], CScope],
+        point: Point,
+        *,
+        repeats: bool = False,
     ) -> list[str]:
         """Returns a loop over a range of the innermost axis; `inside` makes the scope of a loop,
-        `lanes` are those of `MaskedLoops.lanes`."""
+        `lanes` are those of `MaskedLoops.lanes`. `repeats`: points may be computed twice, so that
+        the last vector of a long range needs no mask."""
         begin, end = place
         if self.only:
             self.fits &= begin == 0 and lanes > 0
@@ -142,7 +155,16 @@ class MaskedLoops:
         first = "" if begin == 0 else f"{begin} + "
         step = f"({points} & -{lanes})" if first else f"{points} & -{lanes}"
         lines = [f"const i64 {whole} = {first}{step};", FOURS, *for_loop(k, (begin, whole), scope)]
-        return lines + self.rest(k, whole, left.format(whole), lanes, inside, point)
+        left = left.format(whole)
+        rest = self.rest(k, whole, left, lanes, inside, point)
+        if not repeats:
+            return lines + rest
+        scope = inside()
+        scope.lines.append(f"const i64 i{k} = {end} - {lanes} + lane;")
+        point(scope)
+        head = f"for (i64 lane = 0; lane < {lanes}; ++lane) {{"
+        again = [f"if ({left} > 0) {{", "UNORDERED", head, *scope.lines, "}", "}"]
+        return [*lines, f"if ({points} >= {lanes}) {{", *again, "} else {", *rest, "}"]
 
     def rest(
         self, k: int, base: str, points: str, lanes: int, inside: Callable[[], CScope], point: Point
