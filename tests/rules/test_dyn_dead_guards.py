@@ -242,6 +242,36 @@ def test_the_grad_mode_is_that_of_the_call_that_was_captured() -> None:
     assert len(compiled.entries) == 2
 
 
+@pytest.mark.rules("DYN-24", "GEN-8")
+def test_a_view_that_is_a_leaf_requires_grad_when_it_is_traced_again() -> None:
+    def both(x: al.Tensor, y: al.Tensor) -> al.Tensor:
+        if y.shape[0] > 3:
+            return x * 2
+        return x * 2
+
+    x = al.ones(5)[1:-1].requires_grad_()
+    compiled = compiled_at(both, x, al.ones(5))
+    assert guards(compiled, witnesses=False) == ["s0 > 3"]
+    assert guards(compiled) == []
+    assert compiled(x, al.ones(2)).requires_grad
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("DYN-24")
+def test_a_guard_that_others_imply_is_dropped_by_who_looks_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a region is made, only a quick search is made for those, which may find none."""
+
+    def twice(x: al.Tensor) -> al.Tensor:
+        return x * 2 if x.shape[0] > 2 and x.shape[0] > 4 else x
+
+    monkeypatch.setattr("aotlite.ir.symbols.validation.weakest.implied", lambda *_, **__: [])
+    compiled = compiled_at(twice, al.ones(6))
+    assert guards(compiled, witnesses=False) == ["s0 > 2", "s0 > 4"]
+    assert guards(compiled) == ["s0 > 4"]
+
+
 @pytest.mark.rules("DYN-24")
 def test_floats_that_are_inputs_stay_inputs() -> None:
     def scaled(x: al.Tensor, factor: float) -> al.Tensor:

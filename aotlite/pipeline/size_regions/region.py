@@ -273,7 +273,7 @@ class SizeRegion:
 
     def needs(self) -> list[weakest.GuardNeed]:
         """For each assumption of the capture why it is a guard, or is none (DYN-24).
-        One that changes nothing is dropped."""
+        One that changes nothing is dropped, and one that others imply."""
         if self.counted is not None:
             raise Unrepeatable("what its sizes are depends on values, which are not kept")
         with self._lock:
@@ -283,6 +283,7 @@ class SizeRegion:
                     kept = dead_guards.TracedProgram.of(self.records, self.facts)
                     dead = dead_guards.dead_among(found, self.retrace, self.sizes, kept)
                 if not dead:
+                    self.guards = tuple([each.guard for each in found if not each.is_needless])
                     return [*self.retrace.dropped, *found]
                 self._drop(dead)
 

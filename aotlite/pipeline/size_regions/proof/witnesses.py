@@ -163,6 +163,8 @@ class _StandIns:
         """A view of the base's stand-in: tensors of one base stay a view family."""
         with set_grad_enabled(real._kind is not CreationKind.NO_GRAD):
             made = base.as_strided(real.shape, real.meta.stride, real.offset)
+        if real._leaf:  # of its own, where the base requires no gradient
+            made.requires_grad_()
         return made
 
     def _storage(self, real: Storage) -> Storage:
