@@ -19,11 +19,14 @@ from aotlite.ir.geometry.sizes import (
     always_same,
     asks_first,
     at_least_one,
+    hint_of,
     is_symbolic,
     needed,
     numel,
     same_shape,
 )
+from aotlite.ir.symbols.assumption import Texts
+from aotlite.ir.symbols.table import table_of
 
 __all__ = [
     "Layout",
@@ -37,6 +40,7 @@ __all__ = [
     "is_dense",
     "permutation_of",
     "same_order",
+    "shown_contiguous",
     "span",
     "view_strides",
 ]
@@ -101,6 +105,14 @@ def always_contiguous(shape: Shape, stride: Stride) -> bool:
     wanted = contiguous_strides(shape)
     wide = [dim for dim, size in enumerate(shape) if not always_equal(size, 1)]
     return always_same([stride[dim] for dim in wide], [wanted[dim] for dim in wide])
+
+
+def shown_contiguous(shape: Shape, stride: Stride) -> bool:
+    """Whether a text leaves out these strides. Where it has numbers for symbols, they decide."""
+    table = table_of((*shape, *stride))
+    if table is None or table.texts is not Texts.HINTS:
+        return always_contiguous(shape, stride)
+    return is_contiguous(tuple(map(hint_of, shape)), tuple(map(hint_of, stride)))
 
 
 def is_channels_last(shape: Shape, stride: Stride) -> bool:

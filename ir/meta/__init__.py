@@ -110,7 +110,7 @@ class TensorMeta:
     def __repr__(self) -> str:
         """`f32[4, 3]`, with the strides where they are not the contiguous ones."""
         text = f"{self.dtype.short}[{', '.join(map(str, self.shape))}]"
-        if not layout.always_contiguous(self.shape, self.stride):
+        if not layout.shown_contiguous(self.shape, self.stride):
             text += f"[{', '.join(map(str, self.stride))}]"
         return text if self.device is CPU else f"{text}@{self.device}"
 

@@ -120,6 +120,24 @@ def test_at_the_same_offsets_larger_views_overlap() -> None:
     assert len(compiled.entries) == 4
 
 
+@pytest.mark.rules("SYN-12", "GEN-2")
+def test_errors_of_views_show_strides_where_eagers_do() -> None:
+    """A dimension of size 1 may have any stride."""
+
+    def added(a: Any, b: Any) -> None:
+        a.add_(b)
+
+    texts = []
+    for function in (added, al.compile(added, dynamic=True, backend="reference")):
+        x = al.ones(8)
+        windows = [x.as_strided((1, 1, 2), (0, 0, 1), start) for start in (0, 1)]
+        with pytest.raises(al.AliasError) as caught:
+            function(*windows)
+        texts.append(str(caught.value).partition("\n")[0])
+    assert texts[0] == texts[1]
+    assert "f32[1, 1, 2] overlaps" in texts[0]
+
+
 @pytest.mark.rules("SYN-12")
 @pytest.mark.parametrize("history", HISTORIES)
 @pytest.mark.parametrize("kind", KINDS)
