@@ -24,9 +24,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.meta import table_in
-from aotlite.ir.symbols.assumption import concrete
 from aotlite.ir.symbols.floats.symfloat import SymFloat
-from aotlite.ir.symbols.python_number import plain
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of
 from aotlite.stages.records.guards.snapshots import IN_ALL, MANY, PLAIN, snapshot_of
@@ -41,6 +39,7 @@ from aotlite.stages.s1_capture.environment.bytecode_reads import (
     methods_of,
     variable,
 )
+from aotlite.stages.s1_capture.environment.symbol_numbers import HOLDERS, in_numbers, put_numbers_in
 
 _NUMBERS = (*PLAIN, np.generic, enum.Enum)
 _LISTS = (list, tuple, collections.deque)
@@ -109,9 +108,8 @@ class SelfChangedNumbers:
     def put_numbers(self, recorder: CaptureTrace, error: BaseException | None = None) -> None:
         """Puts numbers in place of the symbolic sizes that the function has stored (DYN-23), and of
         those in an error that it raised: `raise KeyError(x.shape[0])`."""
-        table = None if error is None else table_in(error.args)
-        if error is not None and table is not None:
-            error.args = concrete(error.args, table.hints)
+        if error is not None and recorder.sizes is not None:
+            put_numbers_in(error)
         if (recorder.sizes, table_in([x.meta for x in recorder.placeholders])) != (None, None):
             _put_numbers([*self._roots, *_stored(recorder.compared())], recorder.leaves)
 
@@ -218,24 +216,29 @@ def _put_numbers(roots: Sequence[AccessPath], leaves: list[object]) -> None:
     left, met = IN_ALL, set()
     queue = [(place, place.resolve(leaves)) for place in roots]
     for place, value in queue:  # grows while it is walked
-        if type(value) in _ALONE:
+        if type(value) in _ALONE and not _is(value, HOLDERS):
             continue
         for _, inner, at in _spread(place, value):
             left -= 1
             if left < 0:
                 return
-            table = table_in((inner,)) if type(inner) in (SymInt, tuple) else None
-            if type(inner) is SymFloat or type(inner) is tuple and SymFloat in map(type, inner):
-                with contextlib.suppress(UnsupportedError):
-                    _bind(at, plain(inner), leaves)
-            elif table is not None:
-                with contextlib.suppress(UnsupportedError):  # a size that nobody knows yet
-                    _bind(at, concrete(inner, table.hints), leaves)
+            number = _number(inner)
+            if number is not inner:
+                _bind(at, number, leaves)
             elif type(inner) is _CACHED and _has_size(gc.get_referents(inner), 3):
                 inner.cache_clear()
+            elif id(inner) not in met and _is(inner, HOLDERS):
+                met.add(id(inner))
+                put_numbers_in(inner)
             elif id(inner) not in met and _is_object(inner):
                 met.add(id(inner))
                 queue += [(at.then("attr", k), each) for k, each in _attributes(inner).items()]
+
+
+def _number(value: object) -> object:
+    with contextlib.suppress(UnsupportedError):  # a size that nobody knows yet
+        return in_numbers(value)
+    return value
 
 
 def _has_size(things: Iterable[object], depth: int) -> bool:
