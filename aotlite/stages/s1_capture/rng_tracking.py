@@ -32,7 +32,7 @@ from aotlite.ir.graph.role import (
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Op, RandomOp
 from aotlite.ir.ops.creation.factories import FULL
-from aotlite.ir.ops.random.state import ADVANCE_OFFSET, OFFSETS, stream_ends
+from aotlite.ir.ops.random.state import ADVANCE_OFFSET, ends_stream, stream_ends
 from aotlite.stages.records.rng_state import (
     Advanced,
     FinalRngState,
@@ -128,7 +128,7 @@ class RngTracker:
             )
         if self._explicit:
             seed, offset, advance = self._place(self.state, self._moment())
-            if type(offset) is int and offset + advance + consumed >= OFFSETS:
+            if type(offset) is int and ends_stream(offset + advance + consumed):
                 raise stream_ends(op.name, seed, offset + advance, consumed)
             called, args = op.functional, (seed, offset, advance, *args)
         value = self._last = self.recorder.record(called, args, meta)

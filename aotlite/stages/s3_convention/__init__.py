@@ -38,7 +38,7 @@ def convention(captured: Captured, meta: FunctionMeta) -> Convention:
     consumed = 0 if after is None else after.consumed()
     return Convention(
         tuple(roles),
-        consumed or 0,
+        0 if consumed is None else consumed,
         bases,
         forward_tokens(captured),
         sets_generator=consumed is None,

@@ -12,6 +12,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.arrays.device import CPU
 from aotlite.ir.errors import RngError, noted
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost
 from aotlite.ir.op.parameter_types import Number
@@ -21,6 +22,8 @@ from aotlite.ir.scalar.expression import Scalar
 
 OFFSETS = 1 << 63
 """All offsets are below this: the length of a stream."""
+MOST_DRAWN = 1 << 61
+"""More positions than one graph draws: a byte of what is drawn takes at most two."""
 _WORDS = (dtypes.uint64, dtypes.int64)
 _RULE = (
     "A generator's seed is an integer of 64 bits, its offset one from 0 on that 4 divides. (RNG-12)"
@@ -52,8 +55,22 @@ def check_position(op: str, offset: Any) -> None:
         raise noted(RngError(f"{op}: the offset is {offset!r}, expected an integer"), _RULE)
     if offset % 4:
         raise noted(RngError(f"{op}: the offset is {offset}, expected a multiple of 4"), _RULE)
-    if not 0 <= offset < OFFSETS:
+    if offset < 0 or ends_stream(offset):
         raise noted(RngError(f"{op}: the offset is {offset}, expected 0 <= offset < 2**63"), _RULE)
+
+
+# Note [the end of a stream, with symbols]
+#     x + rand(x.shape[0])          # the next offset is offset - 4*((-s0)//4): is it below 2**63?
+# A position is a number that is known, and what was drawn since. Only the number can be near the
+# end: no graph draws MOST_DRAWN positions. So sizes are asked only if the number leaves no more.
+# Each call compares the position in numbers, in the kernel that advances the offset.
+def ends_stream(position: Any) -> bool:
+    """Whether a position, which may be symbolic, is behind the end of a stream.
+
+    Note [the end of a stream, with symbols]."""
+    if is_symbolic((position,)) and position.constant < OFFSETS - MOST_DRAWN:
+        return False
+    return bool(position >= OFFSETS)
 
 
 def stream_ends(op: str, seed: int, offset: int, consumed: int) -> Exception:
