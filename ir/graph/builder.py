@@ -19,6 +19,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Op
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.symbols.user_code import asks_for
 
 
 class Proxy(Operand):
@@ -99,6 +100,7 @@ class Builder:
         self.nodes.append(node)
         return node
 
+    @asks_for("source")
     def emit(self, op: Op, args: tuple[object, ...]) -> Node:
         """Appends a call of `op` on canonical arguments (nodes, literals) and infers its meta."""
         source = self.source

@@ -13,11 +13,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from types import CodeType, FrameType, FunctionType, ModuleType, NoneType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aotlite.ir.provenance.location import Location
 
-__all__ = ["CountSymbols", "asked_outside", "asking_place", "held_symbol", "is_user_asking"]
+__all__ = [
+    "CountSymbols",
+    "asked_outside",
+    "asking_place",
+    "asks_for",
+    "held_symbol",
+    "is_user_asking",
+]
+
+Run = TypeVar("Run", bound=Callable[..., object])
 
 _WRITTEN_AS_BY_USERS: Final = frozenset(("conformance", "data", "nn", "optim", "testing"))
 """Packages of aotlite that take sizes for ints, as users do: layers, and programs of tests."""
@@ -44,14 +53,50 @@ def _is_outside(frame: FrameType) -> bool:
     return found
 
 
+# Note [the line of who asks]
+#     y = (x @ w).mean()         # its backward asks for a size, when the function has returned
+# The innermost frame of a user's is then that of the call. But within a frame of aotlite's that
+# works on a node, what is asked is asked for that node: of a tape, or of a graph that is rewritten.
+# So such functions say which of their variables it is. A hook or a backward of the user's runs
+# further inside, so its own line is found first.
+_NODES: dict[int, tuple[CodeType, Callable[[Any], Location | None]]] = {}
+"""By the id of a function's code: the line of the node in its variables."""
+
+
+def asks_for(node: str) -> Callable[[Run], Run]:
+    """Says that what a function asks within is asked for the node that a path from one of its
+    variables leads to. Note [the line of who asks]."""
+    variable, *path = node.split(".")
+
+    def line_of(variables: Mapping[str, Any]) -> Location | None:
+        found = variables.get(variable)
+        for name in (*path, "location"):
+            found = getattr(found, name, None)
+        return found
+
+    def mark(function: Run) -> Run:
+        code: CodeType = function.__code__
+        _NODES[id(code)] = code, line_of
+        return function
+
+    return mark
+
+
 def asking_place() -> Location | None:
     """The user's line that asks: of the innermost frame outside aotlite, Python's library and
-    NumPy; of the innermost one outside aotlite if there is no such frame."""
+    NumPy; of the innermost one outside aotlite if there is no such frame.
+
+    Of the node that a frame of aotlite's works on, if that is further inside."""
     frame: FrameType | None = sys._getframe(1)
     found: Location | None = None
     while frame is not None:
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if package != "aotlite":
+        if package == "aotlite":
+            known = _NODES.get(id(frame.f_code))
+            line = None if known is None else known[1](frame.f_locals)
+            if line is not None:
+                return found or line
+        else:
             of_library = package == "numpy" or package in sys.stdlib_module_names
             if not of_library or found is None:
                 found = frame.f_code, frame.f_lasti

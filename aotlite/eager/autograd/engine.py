@@ -25,6 +25,7 @@ from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE, backward_task
 from aotlite.eager.base.tape.node import LAST, Edge, TapeNode
 from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.symbols.user_code import asks_for
 
 Nodes = Container[TapeNode]
 Roots = Sequence[tuple[Edge | None, Tensor | None]]
@@ -124,6 +125,7 @@ class BackwardPass:
                         break
         return useful
 
+    @asks_for("node.origin")
     def _step(self, node: TapeNode) -> None:
         grads, sinks = self._buffers.pop(node, None), self.sinks
         useful = sinks is None or node in sinks.useful
