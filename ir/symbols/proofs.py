@@ -399,13 +399,15 @@ def said_simply(fact: SymBool) -> SymBool:
 
 
 def _of_operand(fact: SymBool) -> SymBool:
-    """`s0 > 1` for `max(1, s0) != 1`; any other fact as it is."""
+    """`s0 > 1` for `max(1, s0) != 1`, `s0 == 4` for `max(1, s0) == 4`; any other fact as it is."""
     (monomial, c), *others = fact.left.terms.items()
     atom = monomial[0]
     if others or c != 1 or monomial[1:] or not isinstance(atom, Call) or atom.function != "max":
         return fact
-    if atom.left != fact.right or isinstance(atom.right, int):
+    if isinstance(atom.right, int) or not isinstance(atom.left, int) or atom.left > fact.right:
         return fact
+    if atom.left < fact.right:
+        return said_simply(SymBool(atom.right, fact.relation, fact.right))
     return SymBool(atom.right, "<=" if fact.relation == "==" else ">", fact.right)
 
 

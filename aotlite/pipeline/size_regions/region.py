@@ -22,18 +22,17 @@ from aotlite.backends.python_source import listed
 from aotlite.eager.base.modes import outside_regions
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.deferred import deferred
-from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.graph.role import Primal
 from aotlite.ir.symbols.assumption import Assumption, at_places, concrete
 from aotlite.ir.symbols.cases.parts import names_in
-from aotlite.ir.symbols.symint import SymBool
 from aotlite.pipeline.lowering import forget_origins
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
 from aotlite.pipeline.size_regions.choice import note_results
 from aotlite.pipeline.size_regions.counts.calls import CountedCalls, CountedSegments
 from aotlite.pipeline.size_regions.kernels import SizedKernels
+from aotlite.pipeline.size_regions.marks import check_marks
 from aotlite.pipeline.size_regions.proof.warning import warn_of_open_facts
 from aotlite.pipeline.size_regions.proof.witnesses import Retrace, Retraced, Unrepeatable, needs_of
 from aotlite.pipeline.size_regions.records import StageRecords
@@ -112,7 +111,7 @@ def region_entry(
         why_not_unsized=partial(what_fails, checks, source.scope),
     )
     _prove(sizes, guards, request, compilation)
-    region.check_marks()
+    check_marks(sizes)
     region.begin(request.leaves, captured)
     plain = numbers_of(first.leaves, first.guards) | dict.fromkeys(sizes.numbers)
     made = compilation.number, region, light.meta, light.partition, cut.containers
@@ -162,10 +161,6 @@ def _failed(guard: Assumption, values: dict[str, int], sizes: SymbolicSizes) -> 
     return GuardFailure(subject, found, repr(guard))
 
 
-def _left(guard: Assumption) -> object:
-    return guard.fact.left if isinstance(guard.fact, SymBool) else None
-
-
 @attrs.define(eq=False, repr=False)
 class SizeRegion:
     """All calls of one capture whose sizes satisfy its guards: a `GuardedFunction` of them."""
@@ -194,24 +189,6 @@ class SizeRegion:
     _counts: list[int] = attrs.field(factory=lambda: [0, 0])
     """How many calls were of this region, and how many instances were made."""
     _by_sizes: dict[tuple[int, ...], CountedCalls] = attrs.field(factory=dict)
-
-    def check_marks(self) -> None:
-        """Raises GuardError if the program fixes a size that the user marked as a symbol."""
-        table = self.sizes.table
-        for name, asked in self.sizes.asked.items():
-            symbol = table.named(name)
-            low, high = table.range(symbol)
-            is_one = low is not None and low == high and not asked.least == asked.most == low
-            if not asked.is_marked or not is_one:
-                continue
-            about = [g for g in table.log if name in names_in(g.fact)]
-            fixing = [g for g in about if g.specializes and _left(g) is symbol][:1] or about
-            what = f"{self.sizes.sources[name]} is marked as dynamic, and the function fixes it"
-            lines = ", ".join(map(repr, fixing))
-            raise noted(
-                GuardError(f"compile: {what}: {lines}, expected a function of every size"),
-                "Leave out the mark, or let that line not depend on the number.",
-            )
 
     def begin(self, leaves: Sequence[object], captured: Captured) -> None:
         """Makes the function of calls, and the instance for these arguments."""
