@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from aotlite.ir.geometry.few_elements import is_any, is_several, where
 from aotlite.ir.geometry.sizes import (
     Shape,
     Size,
@@ -200,6 +201,8 @@ def view_strides(shape: Shape, stride: Stride, new_shape: Shape) -> Stride | Non
     for dim in reversed(range(new_dim)):
         result[dim] = step
         step *= new_shape[dim]
+    if is_symbolic(shape):  # of an empty tensor the strides are other ones
+        return where(is_any(numel(shape)), tuple(result), contiguous_strides(new_shape))
     return tuple(result)
 
 
@@ -314,7 +317,10 @@ def clone_strides(shape: Shape, stride: Stride) -> Stride:
     """
     if is_dense(shape, stride):
         return stride
-    return _packed(shape, _iteration_order(shape, [stride]))
+    packed = _packed(shape, _iteration_order(shape, [stride]))
+    if not is_symbolic(shape):
+        return packed
+    return where(is_several(numel(shape)), packed, stride)  # one element, or none, is dense
 
 
 def permutation_of(shape: Shape, stride: Stride) -> tuple[int, ...]:

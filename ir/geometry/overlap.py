@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from aotlite.ir.geometry.box_equation import is_solvable
+from aotlite.ir.geometry.few_elements import without_few
 from aotlite.ir.geometry.sizes import (
     Shape,
     Size,
@@ -113,6 +114,8 @@ def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
     if is_symbolic((*shape, *stride)):
         is_empty = any(always_equal(size, 0) for size in shape)
         if is_empty or _is_nested(shape, stride):
+            return False
+        if _is_nested(shape, without_few(shape, stride)):  # without elements nothing overlaps
             return False
         pairs = zip(shape, stride, strict=True)
         if any(step == 0 and is_proved(size >= 2) for size, step in pairs if type(step) is int):

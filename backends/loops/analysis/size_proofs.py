@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aotlite.ir.geometry.sizes import Size, Stride, maximum, minimum
-from aotlite.ir.symbols.calls import Call
-from aotlite.ir.symbols.polynomial import Atom, Terms, divide, substitute
+from aotlite.ir.geometry.sizes import Size, maximum, minimum
+from aotlite.ir.symbols.polynomial import divide
 from aotlite.ir.symbols.proving import is_proved
 from aotlite.ir.symbols.symint import SymInt
 
@@ -25,7 +24,6 @@ __all__ = [
     "maximum",
     "minimum",
     "reached",
-    "without_fill",
 ]
 
 
@@ -97,19 +95,3 @@ def floor_quotient(number: Size, divisor: Size) -> Size | None:
     if is_proved(number >= 0) and is_proved(number < divisor):
         return 0
     return number // divisor if type(divisor) is int else None
-
-
-def without_fill(stride: Stride) -> Stride:
-    """Returns the strides of a tensor with elements: max(s0, 1), by which strides of an empty one
-    are made, becomes s0."""
-    return tuple([step if type(step) is int else _filled(_symbolic(step)) for step in stride])
-
-
-def _filled(step: SymInt) -> Size:
-    values: dict[Atom, Terms] = {}
-    for atom in {each for monomial in step.terms for each in monomial}:
-        if isinstance(atom, Call) and atom.function == "max" and 1 in (atom.left, atom.right):
-            size = atom.right if type(atom.left) is int else atom.left
-            values[atom] = step.table.terms_of(size)
-    found: Size = step.table.of(substitute(step.terms, values))
-    return _filled(_symbolic(found)) if values and type(found) is not int else found

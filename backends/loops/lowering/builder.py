@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from aotlite.backends.loops.analysis.size_proofs import without_fill
 from aotlite.backends.loops.program import BufferKind, LoopProgram, Placed, ProgramBuffer, Step
 from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry.few_elements import without_few
 from aotlite.ir.geometry.layout import always_contiguous
 from aotlite.ir.geometry.sizes import is_symbolic, minimum
 from aotlite.ir.meta import TensorMeta
@@ -24,7 +24,7 @@ def span_of(meta: TensorMeta) -> int:
         return meta.span
     if always_contiguous(meta.shape, meta.stride):
         return meta.numel
-    sizes = zip(meta.shape, without_fill(meta.stride), strict=True)
+    sizes = zip(meta.shape, without_few(meta.shape, meta.stride), strict=True)
     reach = 1 + sum([(size - 1) * step for size, step in sizes])
     return reach * minimum(meta.numel, 1)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.loops.analysis.size_proofs import is_repeated, without_fill
+from aotlite.backends.loops.analysis.size_proofs import is_repeated
 from aotlite.backends.loops.lowering import matrix_products, value_checks
 from aotlite.backends.loops.lowering.axis_index import AxisIndex, points_of
 from aotlite.backends.loops.lowering.builder import NoLoops, ProgramBuilder
@@ -36,6 +36,7 @@ from aotlite.backends.loops.program import (
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import GraphError
+from aotlite.ir.geometry.few_elements import without_few
 from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -61,7 +62,7 @@ class LoopOperand:
         self.placed = placed
         self.meta = placed.meta
         self.shape = placed.meta.shape
-        self.stride = without_fill(placed.meta.stride)
+        self.stride = without_few(placed.meta.shape, placed.meta.stride)
         self.dtype = placed.meta.dtype
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from aotlite.ir.errors import AliasError, ArgumentError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
+from aotlite.ir.geometry.few_elements import is_one
 from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op.operand import Operand
@@ -202,11 +203,13 @@ def _expand(self: TensorMeta, size: tuple[int, ...]) -> Window:
                 f"{self.shape}, expected the same size, -1, or a dimension of size 1"
             )
         shape.append(have if keep else wanted)
-        stride.append(step if keep or wanted == have and i >= extra else 0)
+        if keep or i >= extra and (sizes.always_equal(wanted, have) or have != 1):
+            stride.append(step)
+        else:  # a dimension that stays of size 1 keeps its stride; `step` is 0 for a new one
+            stride.append(step * is_one(wanted))
     if self.shape:
         for i in reversed(range(extra)):  # PyTorch steps over a whole row where there is one only
-            if size[i] == 1:
-                stride[i] = shape[i + 1] * stride[i + 1]
+            stride[i] = shape[i + 1] * stride[i + 1] * is_one(size[i])
     return _seen(self, tuple(shape), tuple(stride))
 
 

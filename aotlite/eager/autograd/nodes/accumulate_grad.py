@@ -25,6 +25,7 @@ from aotlite.eager.subclass.protocol import (
     unflatten,
 )
 from aotlite.ir.errors import AutogradError
+from aotlite.ir.geometry.sizes import asks_first, needed
 from aotlite.ir.meta.devices import check_device
 
 
@@ -204,6 +205,8 @@ def _laid_as(part: Tensor, like: Tensor) -> Tensor:
 
 def _same_layout(shape: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     """Whether strides agree, apart from those of dimensions of size 1."""
+    if asks_first((*a, *b)):
+        return needed(_same_layout, shape, a, b)
     return a == b or all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
 
 

@@ -1,0 +1,209 @@
+"""DYN-3, DYN-4, DYN-25: sizes of 0 and 1 need no entries of their own where their strides can be
+written as expressions, and a mark does not refuse them where they do."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aotlite as al
+from aotlite.backends.native.compiler.toolchain import find_compiler
+from aotlite.ir.geometry.few_elements import is_one, is_several, without_few
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import OPS
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.table import SymbolTable
+from aotlite.nn import functional as F
+
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
+Function = Callable[[Any], Any]
+WEIGHT = al.ones(3, 2)
+
+
+def leaf(*shape: int) -> al.Tensor:
+    numbers = np.arange(np.prod(shape, dtype=int)) * 7 % 11 - 5
+    return al.tensor((numbers / 4).reshape(shape).astype(np.float32)).requires_grad_()
+
+
+def outcome(function: Function, x: al.Tensor) -> list[Any]:
+    """The result and the gradient, with their strides."""
+    result = function(x)
+    (result * 1.5).sum().backward()
+    assert x.grad is not None
+    return [(each.shape, each.stride(), each.tolist()) for each in (result, x.grad)]
+
+
+# ------------------------------------------------------------------------------------ how many
+ENTRIES: dict[str, tuple[int, Function, tuple[int, ...]]] = {
+    "sum": (1, lambda x: x.sum(), (3,)),
+    "sum of rows": (1, lambda x: x.sum(0), (3,)),
+    "sum of columns": (1, lambda x: x.sum(1), (3,)),
+    "sum, kept": (1, lambda x: x.sum(0, True), (3,)),
+    "mean": (1, lambda x: x.mean(), (3,)),
+    "mean of rows": (1, lambda x: x.mean(0), (3,)),
+    "mean of columns": (1, lambda x: x.mean(1), (3,)),
+    "a loss": (1, lambda x: ((x @ WEIGHT).relu() ** 2).mean(), (3,)),
+    "cross_entropy": (1, lambda x: F.cross_entropy(x, x.new_zeros(x.shape[0]).long()), (3,)),
+    "softmax": (1, lambda x: (x.softmax(-1) * x).sum(), (3,)),
+    "log_softmax": (1, lambda x: x.log_softmax(0).mean(), (3,)),
+    "logsumexp": (1, lambda x: x.logsumexp(1).sum(), (3,)),
+    "amax": (1, lambda x: x.amax(1).sum(), (3,)),
+    "flip": (1, lambda x: x.flip(0).sum(), (3,)),
+    "sort": (1, lambda x: x.sort(0)[0].sum(), (3,)),
+    "cumsum": (1, lambda x: x.cumsum(0).mean(), (3,)),
+    "conv2d": (1, lambda x: F.conv2d(x, al.ones(2, 3, 3, 3)).relu().mean(), (3, 5, 5)),
+    "max_pool2d": (1, lambda x: F.max_pool2d(x, 2), (3, 4, 4)),
+    # An expanded gradient is copied, unless there is nothing to copy: both are views then.
+    "max_pool2d of a sum": (2, lambda x: F.max_pool2d(x, 2).sum(), (3, 4, 4)),
+    "clone of an expanded": (1, lambda x: x.expand(2, *x.shape).clone(), (3,)),
+    "an expanded factor": (1, lambda x: x * al.ones(3).expand(x.shape[0], 3), (3,)),
+    "random factor": (1, lambda x: x * al.ones_like(x).bernoulli(1.0), (3,)),
+    # The copy of a part of one row keeps the strides of the whole.
+    "pad": (2, lambda x: F.pad(x, (1, 1)).exp().sum(), (3,)),
+    # A row or column is contiguous, and is no copy.
+    "contiguous": (3, lambda x: x.T.contiguous().view(-1).sum(), (3,)),
+    # Nothing is dropped from nothing: the result is the argument.
+    "dropout": (2, lambda x: F.dropout(x, 0.5).sum() * 0, (3,)),
+}
+"""The number of entries at the sizes 5, 2, 1 and 0. It may only fall."""
+
+
+@pytest.mark.rules("DYN-4", "DYN-25")
+@pytest.mark.parametrize("name", ENTRIES)
+def test_few_elements_make_few_entries(name: str) -> None:
+    most, function, rest = ENTRIES[name]
+    compiled = al.compile(function, backend="reference")
+    for n in (5, 2, 1, 0):
+        al.manual_seed(0)
+        wanted = outcome(function, leaf(n, *rest))
+        al.manual_seed(0)
+        batch = leaf(n, *rest)
+        al.mark_dynamic(batch, 0)
+        found = outcome(compiled, batch)
+        np.testing.assert_equal(found, wanted)
+    assert len(compiled.entries) == most
+
+
+@pytest.mark.rules("DYN-4", "DYN-25")
+@pytest.mark.parametrize("backend", ["reference", pytest.param("cpu", marks=needs_compiler)])
+def test_one_training_step_serves_each_batch(backend: str) -> None:
+    weight = al.ones(3, 2).requires_grad_()
+    batch = al.Dim("batch", min=0, max=512)
+    step = al.compile(
+        lambda x: (x @ weight).sin().mean(), dynamic_shapes={"x": {0: batch}}, backend=backend
+    )
+    for n in (32, 1, 0, 2, 512):
+        step(al.ones(n, 3)).backward()
+    assert len(step.entries) == 1
+    (region,) = step.regions()
+    assert not region.guards
+
+
+# --------------------------------------------------------------------------------------- marks
+def padded(x: Any) -> Any:
+    return F.pad(x, (1, 1)).exp().sum()
+
+
+def counted(x: Any) -> Any:
+    for _ in range(x.shape[0]):
+        x = x + 1
+    return x
+
+
+@pytest.mark.rules("DYN-3")
+@pytest.mark.parametrize("order", [(4, 1, 0, 7), (1, 4, 0, 7), (0, 1, 7, 4)])
+@pytest.mark.parametrize("how", ["mark", "bounds", "name"])
+def test_a_mark_lets_0_and_1_have_entries_of_their_own(order: tuple[int, ...], how: str) -> None:
+    shapes = {"x": {0: al.Dim("n", min=0)}} if how == "name" else None
+    compiled = al.compile(padded, dynamic_shapes=shapes, backend="reference")
+    for n in order:
+        x = leaf(n, 3)
+        if how != "name":
+            al.mark_dynamic(x, 0, min=0 if how == "bounds" else None)
+        np.testing.assert_equal(outcome(compiled, x), outcome(padded, leaf(n, 3)))
+    assert len(compiled.entries) == 2
+
+
+@pytest.mark.rules("DYN-3")
+@pytest.mark.parametrize("least", [None, 0, 1, 2])
+def test_a_function_that_fixes_a_marked_size_is_refused_from_2_on(least: int | None) -> None:
+    compiled = al.compile(counted, backend="reference")
+    for n in range(least or 0, 2):
+        x = al.ones(n, 3)
+        al.mark_dynamic(x, 0, min=least)
+        assert compiled(x).tolist() == counted(al.ones(n, 3)).tolist()
+    for n in (2, 3):
+        x = al.ones(n, 3)
+        al.mark_dynamic(x, 0, min=least)
+        with pytest.raises(al.GuardError, match=f"fixes it: s0 == {n} .*for _ in range"):
+            compiled(x)
+
+
+def number_of_rest(x: Any) -> Any:
+    return x * float(max(x.shape[0] - 1, 0))
+
+
+def half_of_rest(x: Any) -> Any:
+    rest = x[1:]
+    return x.sum() * float(rest.shape[0])
+
+
+@pytest.mark.rules("DYN-3")
+@pytest.mark.parametrize("function", [number_of_rest, half_of_rest])
+@pytest.mark.parametrize("least", [None, 0, 2])
+def test_a_size_is_fixed_by_what_is_computed_of_it(function: Function, least: int | None) -> None:
+    x = al.ones(32, 3)
+    al.mark_dynamic(x, 0, min=least)
+    with pytest.raises(al.GuardError, match=r"fixes it: (s0 == 32|s0 - min\(1, s0\) == 31) "):
+        al.compile(function, backend="reference")(x)
+
+
+# ------------------------------------------------------------------------------------- strides
+SIZES = (0, 1, 2, 3)
+
+
+def expanded(meta: TensorMeta, size: tuple[int, ...]) -> TensorMeta:
+    seen: Any = OPS["expand"].result_for((meta, size))
+    return seen[0]
+
+
+@pytest.mark.rules("DYN-4", "TEN-1")
+@pytest.mark.parametrize("extra", [0, 1, 2])
+def test_an_expanded_tensor_and_its_copy_have_eagers_strides(extra: int) -> None:
+    table = SymbolTable()
+    names = [f"s{k}" for k in range(extra + 2)]
+    sizes = tuple([table.size(3, name, lower=0) for name in names])
+    seen = expanded(tensor_meta((1, 4)), (*sizes[: extra + 1], 4))
+    copied: Any = OPS["clone"].result_for((seen,))
+    assert not table.log
+    for numbers in itertools.product(SIZES, repeat=extra + 2):
+        values = dict(zip(names, numbers, strict=True))
+        plain = expanded(tensor_meta((1, 4)), (*numbers[: extra + 1], 4))
+        assert concrete(seen, values) is plain
+        assert concrete(copied, values) is OPS["clone"].result_for((plain,))
+
+
+@pytest.mark.rules("DYN-4")
+def test_simple_strides_lead_to_the_same_addresses() -> None:
+    table = SymbolTable()
+    s0, s1 = (table.size(3, name, lower=0) for name in ("s0", "s1"))
+    shape = (s0, s1, 2)
+    stride = (2 * s1 * is_one(s0), 2 * is_several(s0 * s1 * 2), 1)
+    simple = without_few(shape, stride)
+    assert simple == (0, 2, 1)
+    for a, b in itertools.product(SIZES, repeat=2):
+        whole = concrete(stride, {"s0": a, "s1": b})
+        for place in itertools.product(range(a), range(b), range(2)):
+            assert np.dot(place, whole) == np.dot(place, simple)
+
+
+@pytest.mark.rules("DYN-4")
+def test_strides_of_other_dimensions_stay() -> None:
+    table = SymbolTable()
+    s0, s1 = (table.size(3, name, lower=0) for name in ("s0", "s1"))
+    stride = (is_one(s1), is_several(s1))
+    assert without_few((s0, s1), stride) == stride
