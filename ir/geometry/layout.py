@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from aotlite.ir.geometry.few_elements import is_any, is_several, where
+from aotlite.ir.geometry.single_element import is_any, is_several, where
 from aotlite.ir.geometry.sizes import (
     Shape,
     Size,

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from aotlite.ir.geometry.box_equation import is_solvable
-from aotlite.ir.geometry.few_elements import without_few
+from aotlite.ir.geometry.single_element import without_few
 from aotlite.ir.geometry.sizes import (
     Shape,
     Size,

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from types import CodeType, FrameType, FunctionType, ModuleType, NoneType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from aotlite.ir.provenance.location import Location
 
@@ -59,7 +59,7 @@ def _is_outside(frame: FrameType) -> bool:
 # works on a node, what is asked is asked for that node: of a tape, or of a graph that is rewritten.
 # So such functions say which of their variables it is. A hook or a backward of the user's runs
 # further inside, so its own line is found first.
-_NODES: dict[int, tuple[CodeType, Callable[[Any], Location | None]]] = {}
+_NODES: dict[int, tuple[CodeType, Callable[[Mapping[str, object]], Location | None]]] = {}
 """By the id of a function's code: the line of the node in its variables."""
 
 
@@ -68,11 +68,11 @@ def asks_for(node: str) -> Callable[[Run], Run]:
     variables leads to. Note [the line of who asks]."""
     variable, *path = node.split(".")
 
-    def line_of(variables: Mapping[str, Any]) -> Location | None:
-        found = variables.get(variable)
+    def line_of(variables: Mapping[str, object]) -> Location | None:
+        found: object = variables.get(variable)
         for name in (*path, "location"):
             found = getattr(found, name, None)
-        return found
+        return cast("Location | None", found)
 
     def mark(function: Run) -> Run:
         code: CodeType = function.__code__

@@ -12,7 +12,7 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.native.compiler.toolchain import find_compiler
-from aotlite.ir.geometry.few_elements import is_one, is_several, without_few
+from aotlite.ir.geometry.single_element import is_one, is_several, without_few
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.ir.symbols.assumption import concrete

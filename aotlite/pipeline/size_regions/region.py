@@ -32,10 +32,10 @@ from aotlite.pipeline.request import Compilation, CompiledEntry, Request
 from aotlite.pipeline.size_regions.choice import note_results
 from aotlite.pipeline.size_regions.counts.calls import CountedCalls, CountedSegments
 from aotlite.pipeline.size_regions.kernels import SizedKernels
-from aotlite.pipeline.size_regions.marks import check_marks
 from aotlite.pipeline.size_regions.proof.warning import warn_of_open_facts
 from aotlite.pipeline.size_regions.proof.witnesses import Retrace, Retraced, Unrepeatable, needs_of
 from aotlite.pipeline.size_regions.records import StageRecords
+from aotlite.pipeline.size_regions.size_check import check_marks
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole

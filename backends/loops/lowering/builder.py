@@ -6,8 +6,8 @@ import attrs
 
 from aotlite.backends.loops.program import BufferKind, LoopProgram, Placed, ProgramBuffer, Step
 from aotlite.ir.dtypes import DType
-from aotlite.ir.geometry.few_elements import without_few
 from aotlite.ir.geometry.layout import always_contiguous
+from aotlite.ir.geometry.single_element import without_few
 from aotlite.ir.geometry.sizes import is_symbolic, minimum
 from aotlite.ir.meta import TensorMeta
 

@@ -36,8 +36,8 @@ from aotlite.backends.loops.program import (
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import GraphError
-from aotlite.ir.geometry.few_elements import without_few
 from aotlite.ir.geometry.overlap import has_internal_overlap
+from aotlite.ir.geometry.single_element import without_few
 from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.precision import accumulator, number_in

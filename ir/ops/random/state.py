@@ -64,11 +64,11 @@ def check_position(op: str, offset: Any) -> None:
 # A position is a number that is known, and what was drawn since. Only the number can be near the
 # end: no graph draws MOST_DRAWN positions. So sizes are asked only if the number leaves no more.
 # Each call compares the position in numbers, in the kernel that advances the offset.
-def ends_stream(position: Any) -> bool:
+def ends_stream(position: int) -> bool:
     """Whether a position, which may be symbolic, is behind the end of a stream.
 
     Note [the end of a stream, with symbols]."""
-    if is_symbolic((position,)) and position.constant < OFFSETS - MOST_DRAWN:
+    if is_symbolic((position,)) and getattr(position, "constant", 0) < OFFSETS - MOST_DRAWN:
         return False
     return bool(position >= OFFSETS)
 

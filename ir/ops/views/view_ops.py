@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from aotlite.ir.errors import AliasError, ArgumentError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
-from aotlite.ir.geometry.few_elements import is_one
 from aotlite.ir.geometry.overlap import has_internal_overlap
+from aotlite.ir.geometry.single_element import is_one
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import geometry_of, view
