@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import cast
 
-from aotlite.ir.symbols.python_number import PythonNumber
+from aotlite.ir.symbols.floats.symfloat import SymFloat
+from aotlite.ir.symbols.python_number import PythonNumber, plain
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.guards.access_paths import attributes_of
 from aotlite.stages.s1_capture.environment.access_search import is_users
@@ -50,6 +51,8 @@ def in_numbers(value: object) -> object:
     """The number of a symbol; tuples, frozen sets and slices with numbers for the symbols in them;
     anything else itself."""
     kind = type(value)
+    if kind is SymFloat:
+        return plain(value)  # a float that is stored is assumed
     if issubclass(kind, PythonNumber):
         number: object = cast("SymInt", value).hint
         return number
