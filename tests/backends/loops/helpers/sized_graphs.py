@@ -13,7 +13,7 @@ import numpy as np
 
 import aotlite as al
 from aotlite.ir.errors import AotliteError
-from aotlite.ir.graph import Graph
+from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.builder import Builder, Proxy
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_strides
@@ -65,7 +65,7 @@ class Sized:
 
     def _elements(self, values: dict[str, int]) -> int:
         """Those of all inputs and results."""
-        nodes = [*self.graph.placeholders, *[node for node in self.graph.outputs if node]]
+        nodes = [*self.graph.placeholders, *[node for node in self.graph.outputs if isinstance(node, Node)]]
         return sum(math.prod(concrete(node.meta.shape, values)) for node in nodes)
 
 
