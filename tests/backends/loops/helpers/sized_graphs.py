@@ -65,7 +65,8 @@ class Sized:
 
     def _elements(self, values: dict[str, int]) -> int:
         """Those of all inputs and results."""
-        nodes = [*self.graph.placeholders, *[node for node in self.graph.outputs if isinstance(node, Node)]]
+        outputs = [node for node in self.graph.outputs if isinstance(node, Node)]
+        nodes: list[Any] = [*self.graph.placeholders, *outputs]
         return sum(math.prod(concrete(node.meta.shape, values)) for node in nodes)
 
 
