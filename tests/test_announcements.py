@@ -52,16 +52,7 @@ def takes_plain_gradients():
     return wrapper.grad is not None
 
 
-def wrappers_have_symbols():
-    """Whether sizes of a wrapper are symbols where all sizes are."""
-    part = al.ones(3)
-    compiled = al.compile(lambda w: w * 2.0, dynamic=True, backend="reference")
-    compiled(TwoTensor(part, part.clone()))
-    return any(type(size) is not int for each in compiled.meta.inputs for size in each.meta.shape)
-
-
 BUILT = {
-    "symbolic sizes of wrappers": wrappers_have_symbols,
     "export": lambda: hasattr(al, "export") or is_module("aotlite.export"),
     "control flow": lambda: bool({"cond", "while_loop", "scan", "map"} & set(OPS)),
     "budgets": lambda: has_option("memory_budget", "activation_memory_budget", "budget"),
@@ -80,8 +71,7 @@ ANNOUNCED = {
     "specs/rules/cag.md": [("moves between devices",)],
     "specs/rules/sav.md": [("reuse of saved memory",)],
     "specs/rules/rng.md": [("export",)],
-    "specs/s5_desugar.md": [("symbolic sizes of wrappers", "plain gradients of wrappers")],
-    "specs/subclasses.md": [("symbolic sizes of wrappers",)],
+    "specs/s5_desugar.md": [("plain gradients of wrappers",)],
 }
 """Page -> what each of its announcements is about."""
 

@@ -14,6 +14,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
+from aotlite.ir.geometry.single_element import without_few
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
@@ -75,6 +76,7 @@ def _index_layout(
     """The index as PyTorch iterates over it: broadcast, with sizes of 1 around."""
     own = sizes.same_shape(index.shape, common)
     stride = index.stride if own else EXPAND.rule(index, common)[0].stride
+    stride = without_few(common, stride)
     if index.dtype is not dtypes.int64:
         stride = layout.clone_strides(common, stride)
     shape = (1,) * before + common + (1,) * after

@@ -30,8 +30,8 @@ from aotlite.ir.symbols.validation.claims import Claim, Premises
 from aotlite.ir.symbols.validation.outcomes import said
 from aotlite.pipeline.observers import StageRecord
 from aotlite.pipeline.request import Request
+from aotlite.pipeline.size_regions.proof.python_effects import PythonEffects
 from aotlite.pipeline.size_regions.proof.witnesses import Retrace
-from aotlite.pipeline.size_regions.python_effects import PythonEffects
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
