@@ -82,3 +82,21 @@ def test_bytes_are_written_at_all_sizes() -> None:
         compiled = al.compile(written, dynamic=True, backend="reference", verify=True)
         for shape in sizes:
             assert repr(compiled(al.ones(*shape))) == repr(written(al.ones(*shape)))
+
+
+def test_memory_that_is_needed_by_a_size_is_asked_of_each_instance() -> None:
+    """The storage of an argument without symbols has to hold what a symbol makes of it."""
+
+    def strided(x: al.Tensor, room: al.Tensor) -> Any:
+        return x * 2, room.as_strided((x.shape[0], 2), (1, 1)).sum()
+
+    compiled = al.compile(strided, dynamic_shapes={"x": {0: True}}, backend="reference")
+    for n in (3, 5, 2, 8, 4):
+        x, room = al.ones(n), (al.arange(9) * 1.0)[:2]
+        assert [r.tolist() for r in compiled(x, room)] == [r.tolist() for r in strided(x, room)]
+    outcomes = []
+    for function in (strided, compiled):
+        with pytest.raises(al.AotliteError) as raised:
+            function(al.ones(9), (al.arange(9) * 1.0)[:2])
+        outcomes.append((type(raised.value), str(raised.value)))
+    assert outcomes[0] == outcomes[1]

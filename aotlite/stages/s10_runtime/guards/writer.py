@@ -409,8 +409,9 @@ class _Guards:
                 test, f"the memory of {role}", f"{storage}.nbytes()", f"{size} that may grow"
             )
         for role, tensor in tensors.items():
-            if role in self.values.needed and role not in self.sized:
-                have, needed = f"{name_of(role)}.storage.buffer.nbytes", self.values.needed[role]
+            needed = self.values.needed.get(role)
+            if type(needed) is int and role not in self.sized:  # else instances have the number
+                have = f"{name_of(role)}.storage.buffer.nbytes"
                 what = f"at least {needed} bytes"
                 self.check(f"{have} >= {needed}", f"the storage of {role}", have, what)
             if role in self.values.fixed_offsets:
