@@ -194,9 +194,10 @@ def each_once(inputs: Heads, change: Callable[[Tensor], Tensor]) -> Heads:
 
 def _check_inputs(inputs: Heads, embed_dim: int, num_heads: int) -> None:
     query, key, value = inputs
-    shapes = f"query, key and value have shapes {query.shape}, {key.shape} and {value.shape}"
     if query.ndim not in (2, 3) or {key.ndim, value.ndim} != {query.ndim}:
-        raise ShapeError(f"{_NAME}: {shapes}, expected 3 dimensions each, or 2 without batch")
+        raise ShapeError(
+            f"{_NAME}: {_shapes(inputs)}, expected 3 dimensions each, or 2 without batch"
+        )
     if query.size(-1) != embed_dim or embed_dim % num_heads:
         raise ShapeError(
             f"{_NAME}: the query has size {query.size(-1)} with {num_heads} heads, expected the "
@@ -204,8 +205,14 @@ def _check_inputs(inputs: Heads, embed_dim: int, num_heads: int) -> None:
         )
     if key.shape[:-1] != value.shape[:-1] or key.shape[1:-1] != query.shape[1:-1]:
         raise ShapeError(
-            f"{_NAME}: {shapes}, expected one length of key and value, and one batch size"
+            f"{_NAME}: {_shapes(inputs)}, expected one length of key and value, and one batch size"
         )
+
+
+def _shapes(inputs: Heads) -> str:
+    """For an error alone: a text of sizes that are symbols makes them numbers (DYN-23)."""
+    query, key, value = inputs
+    return f"query, key and value have shapes {query.shape}, {key.shape} and {value.shape}"
 
 
 def _merged_masks(
