@@ -182,11 +182,11 @@ if TYPE_CHECKING:
     from aotlite.partition import (
         min_cut_rematerialization_partition as min_cut_rematerialization_partition,
     )
-    from aotlite.pipeline.size_regions.choice import mark_dynamic as mark_dynamic
-    from aotlite.pipeline.size_regions.choice import mark_static as mark_static
     from aotlite.pipeline.size_regions.counts.assertion import check as check
     from aotlite.pipeline.size_regions.counts.assertion import size_hint as size_hint
     from aotlite.pipeline.size_regions.named_dimensions import Dim as Dim
+    from aotlite.pipeline.size_regions.tensor_marks import mark_dynamic as mark_dynamic
+    from aotlite.pipeline.size_regions.tensor_marks import mark_static as mark_static
 
 # Public name -> module that defines it. No name may equal a submodule's: importing the submodule
 # would bind the module over it.
@@ -235,8 +235,8 @@ _LAZY: dict[str, str] = {
         """,
         "aotlite.library": "register_op",
         "aotlite.pipeline.size_regions.counts.assertion": "check size_hint",
-        "aotlite.pipeline.size_regions.choice": "mark_dynamic mark_static",
         "aotlite.pipeline.size_regions.named_dimensions": "Dim",
+        "aotlite.pipeline.size_regions.tensor_marks": "mark_dynamic mark_static",
         "aotlite.partition": "min_cut_rematerialization_partition",
     }.items()
     for name in names.split()

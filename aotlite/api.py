@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from aotlite.eager.base.modes import STATE, is_anomaly_enabled, watching
@@ -26,11 +26,11 @@ from aotlite.pipeline.arguments import (
     results_for_caller,
 )
 from aotlite.pipeline.options import Options, make_options
-from aotlite.pipeline.recompile_limit import Miss, RecompileLimit, failing_guards
+from aotlite.pipeline.recompile_limit import Miss, RecompileLimit, failing_guards, misses_of
 from aotlite.pipeline.size_regions.choice import symbolic_sizes
 from aotlite.pipeline.size_regions.report import EntryReports, Recompile
+from aotlite.pipeline.size_regions.tensor_marks import MARKS, agreeing, may_be_marked, replaced
 from aotlite.stages.s1_capture import capture as capture_stage
-from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 from aotlite.stages.s10_runtime.guards.writer import MISS
 
 
@@ -55,7 +55,7 @@ class CompiledFunction(EntryReports):
             functools.update_wrapper(self, function)
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        if not kwargs:
+        if not kwargs and not (MARKS and may_be_marked(args)):
             for run in self._runs:
                 result = run(args)
                 if result is not MISS:
@@ -80,7 +80,7 @@ class CompiledFunction(EntryReports):
         return result
 
     def _try(self, call: FlatArguments) -> object:
-        for entry in self._forms.get(call.form, ()):
+        for entry in self._of_form(call) if MARKS else self._forms.get(call.form, ()):
             result = self._run(entry, call)
             if result is not MISS:
                 return result
@@ -96,8 +96,17 @@ class CompiledFunction(EntryReports):
     # --- entries
     def _valid(self, call: FlatArguments) -> CompiledEntry | None:
         """The entry whose guards pass for a call; nothing runs."""
-        found = self._forms.get(call.form, ())
+        found = self._of_form(call) if MARKS else self._forms.get(call.form, ())
         return next((c for c in found if c.guarded.why_not(call.leaves) is None), None)
+
+    def _of_form(self, call: FlatArguments) -> Sequence[CompiledEntry]:
+        return agreeing(self._forms.get(call.form, ()), call, self.options.num_params_buffers)
+
+    def _outdated(self, call: FlatArguments) -> list[CompiledEntry]:
+        return replaced(self._forms.get(call.form, ()), call, self.options.num_params_buffers)
+
+    def _misses(self, call: FlatArguments) -> list[Miss]:
+        return misses_of(self.entries, self._forms, call, self.options.num_params_buffers)
 
     def _add(self, call: FlatArguments) -> CompiledEntry | None:
         """A new entry, or the one that another thread made while this one waited.
@@ -108,7 +117,7 @@ class CompiledFunction(EntryReports):
             made_meanwhile = self._valid(call)
             if made_meanwhile is not None:
                 return made_meanwhile
-            if len(self.entries) < self.limit.most:
+            if len(self.entries) - (len(self._outdated(call)) if MARKS else 0) < self.limit.most:
                 return self._new(call)
             misses = self._misses(call)
         what = f"compile: {self._name} has {len(misses)} entries and none is valid for this call"
@@ -118,6 +127,8 @@ class CompiledFunction(EntryReports):
     def _new(self, call: FlatArguments) -> CompiledEntry:
         reasons = self._misses(call) if self.entries else []
         entry = self._compile(call)
+        for each in self._outdated(call) if MARKS else ():
+            self._remove(each, call)
         self.recompiles.append(Recompile(entry.number, tuple(reasons)))
         of_form = self._forms.setdefault(call.form, [])
         with UNFORKED:
@@ -151,19 +162,6 @@ class CompiledFunction(EntryReports):
             ),
             "Every call would compile again. Keep what changes in tensors written in place.",
         )
-
-    def _misses(self, call: FlatArguments) -> list[Miss]:
-        """The guard of each entry that fails for this call."""
-        known = self._forms.get(call.form, ())
-        specs = {id(c): form[0] for form, found in self._forms.items() for c in found}
-        found = []
-        for number, entry in enumerate(self.entries):
-            why = entry.guarded.why_not(call.leaves) if entry in known else None
-            if why is None:
-                given, expected = str(call.spec)[:200], str(specs[id(entry)])[:200]
-                why = GuardFailure("the form of the arguments", given, expected)
-            found.append(Miss(number, entry.meta, why))
-        return found
 
     def prepare(self, *args: object, **kwargs: object) -> None:
         """Compiles for arguments like these without running, if no entry is valid for them.

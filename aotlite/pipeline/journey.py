@@ -49,7 +49,7 @@ from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.convention import Convention
-from aotlite.stages.records.guards.float_guards import numbers_of
+from aotlite.stages.records.guards.float_guards import facts_of, numbers_of
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.symbolic_sizes import running
 from aotlite.stages.s1_capture import abandon, capture
@@ -173,8 +173,8 @@ def _entry(
             guarded_values=values,
         )
     )
-    known = numbers_of(values.leaves, values.guards)
-    return CompiledEntry(compilation.number, guarded, cut.meta, partition, cut.containers, known)
+    known = numbers_of(values.leaves, values.guards), facts_of(values.guards)
+    return CompiledEntry(compilation.number, guarded, cut.meta, partition, cut.containers, *known)
 
 
 def _analyzed(

@@ -7,7 +7,7 @@ The call runs eagerly, and the first such call warns of the guard that keeps fai
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -18,7 +18,10 @@ from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph.role import Hidden, Part, Primal
+from aotlite.pipeline.arguments import FlatArguments
+from aotlite.pipeline.request import CompiledEntry
 from aotlite.pipeline.size_regions.exact_types import type_question
+from aotlite.pipeline.size_regions.tensor_marks import against_marks
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 
@@ -45,6 +48,28 @@ class Miss:
         return f"entry {self.number}: {self.failure}" + (f" ({why})" if why else "")
 
 
+def misses_of(
+    entries: Sequence[CompiledEntry],
+    forms: Mapping[Any, Sequence[CompiledEntry]],
+    call: FlatArguments,
+    first: int,
+) -> list[Miss]:
+    """The guard of each entry that fails for a call; `forms` are the entries by forms of calls, and
+    sizes of arguments before number `first` have no marks."""
+    known = forms.get(call.form, ())
+    specs = {id(entry): form[0] for form, found in forms.items() for entry in found}
+    found = []
+    for number, entry in enumerate(entries):
+        why = None
+        if entry in known:
+            why = against_marks(entry, call, first) or entry.guarded.why_not(call.leaves)
+        if why is None:
+            given, expected = str(call.spec)[:200], str(specs[id(entry)])[:200]
+            why = GuardFailure("the form of the arguments", given, expected)
+        found.append(Miss(number, entry.meta, why))
+    return found
+
+
 def _why_numbers(meta: FunctionMeta, failure: GuardFailure) -> str:
     """Why the sizes of an input that has others are numbers, whatever is marked; or empty."""
     found, expected = (_SHAPE.search(text) for text in (failure.found, failure.expected))
@@ -56,6 +81,10 @@ def _why_numbers(meta: FunctionMeta, failure: GuardFailure) -> str:
     written = [each for each in meta.families if each.changes_history]
     if any(role in each.members for each in written for role in roles):
         return "sizes of views of one base are numbers where a write to one has a gradient"
+    moved = {each.role for each in meta.inputs if each.writes_metadata or each.changes}
+    changed = [each for each in meta.families if moved.intersection(each.members)]
+    if any(role in each.members for each in changed for role in roles):
+        return "sizes of views of one base are numbers where the geometry of one changes"
     return ""
 
 

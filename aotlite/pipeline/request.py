@@ -15,13 +15,14 @@ from typing import Any
 import attrs
 
 from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.symbols.floats.symfloat import FloatFact
 from aotlite.pipeline.observers import Observers
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.size_regions.unsupported_symbols import by_symbols, with_plain_keys
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured, Containers
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
-from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+from aotlite.stages.records.symbolic_sizes import Source, SymbolicSizes
 from aotlite.stages.s10_runtime.guards.failures import GuardedCalls
 
 _NUMBERS = itertools.count(1)
@@ -88,3 +89,7 @@ class CompiledEntry:
     """The lists, tuples and dicts of the results."""
     numbers: Mapping[int, float | None] = attrs.field(factory=dict)
     """The numbers among the flat arguments of the first call; None for a symbol or an input."""
+    floats: tuple[FloatFact, ...] = ()
+    """The conditions on float arguments (DYN-27)."""
+    symbols: Mapping[Source, bool] = attrs.field(factory=dict)
+    """The symbols' sources; for each, whether it was marked, or nothing fixes it (DYN-3)."""

@@ -270,3 +270,18 @@ def test_a_named_float_may_be_too_small_for_a_tensor() -> None:
     for rate in (0.5, 1e-310, 0.25, -1e-46, 0.0, 1e-310, 3.0):
         assert compiled(al.ones(2), rate).tolist() == scaled(al.ones(2), rate).tolist()
     assert 3 == len(compiled.entries)  # two for the small ones
+
+
+@pytest.mark.rules("DYN-27", "DYN-8")
+def test_conditions_on_floats_are_shown_where_no_size_is_a_symbol() -> None:
+    def stepped(x: Any, rate: float) -> Any:
+        return x * rate if rate > 0.5 else x - rate
+
+    compiled = al.compile(stepped, dynamic_shapes={"rate": True}, backend="reference")
+    for rate in (0.6, 0.7, 0.1):
+        compiled(al.ones(3), rate)
+    assert [[fact.text for fact in region.floats] for region in compiled.regions()] == [
+        ["argument 1 > 0.5 is True"],
+        ["argument 1 > 0.5 is False"],
+    ]
+    assert repr(compiled.regions()).count("in stepped: ") == 2

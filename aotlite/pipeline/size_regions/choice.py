@@ -11,28 +11,21 @@ Used by `api`. Rules: DYN-1, DYN-3, DYN-26. Spec: `specs/size_regions.md`.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import attrs
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import ArgumentError
-from aotlite.ir.forks import UNFORKED
 from aotlite.ir.geometry.sizes import Shape, is_symbolic
 from aotlite.ir.graph.role import Part, Primal
 from aotlite.pipeline.arguments import FlatArguments
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import CompiledEntry
 from aotlite.pipeline.size_regions.exact_types import type_question
-from aotlite.pipeline.size_regions.named_dimensions import (
-    check_bounds,
-    named_sizes,
-    wrapped_dim,
-)
-from aotlite.stages.records.capture import Captured
+from aotlite.pipeline.size_regions.named_dimensions import named_sizes
+from aotlite.pipeline.size_regions.tensor_marks import MARKS, STATIC, marks_of, was_symbolic
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.symbolic_sizes import (
     GivenRole,
@@ -44,83 +37,6 @@ from aotlite.stages.records.symbolic_sizes import (
     sources_of,
 )
 from aotlite.stages.s1_capture.subclass_fakes import parts_by_role
-from aotlite.stages.s10_runtime.source import FunctionSource
-from aotlite.stages.shared.size_values import Settled
-
-# ------------------------------------------------------------------------------ marks of tensors
-STATIC = None
-"""The mark of a size that stays a number."""
-_MARKS: dict[int, tuple[weakref.ref[Tensor], dict[int, SizeRequest | None]]] = {}
-"""By a tensor's id: the tensor, and a mark for each dimension that has one."""
-
-
-def mark_dynamic(
-    tensor: Tensor, dim: int | Sequence[int], *, min: int | None = None, max: int | None = None
-) -> None:
-    """Marks sizes of a tensor as symbols for functions that are compiled with it as an argument.
-
-    `min` and `max` bound the size. A function that fixes such a size is an error where it is
-    compiled, with the line that does.
-
-    >>> import aotlite as al
-    >>> double = al.compile(lambda x: x * 2)
-    >>> x = al.ones(4, 3)
-    >>> al.mark_dynamic(x, 0)
-    >>> double(x).shape, double(al.ones(7, 3)).shape, len(double.entries)
-    ((4, 3), (7, 3), 1)
-    """
-    check_bounds("mark_dynamic", min, max)
-    _mark("mark_dynamic", tensor, dim, SizeRequest(min, max, is_marked=True))
-
-
-def mark_static(tensor: Tensor, dim: int | Sequence[int] | None = None) -> None:
-    """Marks sizes of a tensor as numbers, all of them without `dim`: each one compiles anew."""
-    dims = range(tensor.ndim) if dim is None and isinstance(tensor, Tensor) else dim
-    _mark("mark_static", tensor, dims, STATIC)
-
-
-def _mark(what: str, tensor: object, dims: object, mark: SizeRequest | None) -> None:
-    if not isinstance(tensor, Tensor):
-        raise ArgumentError(f"{what}: argument 'tensor' is {tensor!r}, expected a tensor")
-    listed: Iterable[Any] = dims if isinstance(dims, (Sequence, range)) else (dims,)
-    wrapped = [wrapped_dim(what, dim, tensor.ndim) for dim in listed]
-    if wrapped and tensor.ndim == 0:
-        raise ArgumentError(
-            f"{what}: the tensor has no dimension, expected one of dimension {dims}"
-        )
-    key = id(tensor)
-    with UNFORKED:
-        if key not in _MARKS or _MARKS[key][0]() is not tensor:
-            _MARKS[key] = weakref.ref(tensor), {}
-            weakref.finalize(tensor, _MARKS.pop, key, None)
-        _MARKS[key][1].update(dict.fromkeys(wrapped, mark))
-
-
-def note_results(source: FunctionSource, found: str, captured: Captured) -> None:
-    """Adds lines that note, of each new tensor in the results `found`, which of its sizes are
-    symbols: those of the next function that takes it are symbols then, too (DYN-6)."""
-    recorder, spec = captured.recorder, captured.containers.spec
-    if recorder.sizes is None or spec is None:
-        return
-    settled = Settled(recorder.sizes.table)
-    for path, result in zip(spec.paths(), captured.results, strict=False):
-        if isinstance(result, Tensor) and recorder.input_of(result) is None:
-            shape = settled.put(result.meta.shape)
-            dims = frozenset([dim for dim, size in enumerate(shape) if is_symbolic((size,))])
-            if dims:
-                keys = [f"[{source.constant(key, 'K', repr(key))}]" for key in path]
-                known = source.constant(dims, "D", f"dimensions {sorted(dims)}")
-                source.add(f"    {found}{''.join(keys)}._dynamic_dims = {known}")
-
-
-def _was_symbolic(tensor: Tensor, dim: int) -> bool:
-    """Whether a size was a symbol in the function that returned the tensor."""
-    return dim in getattr(tensor, "_dynamic_dims", ())
-
-
-def _marks_of(tensor: Tensor) -> Mapping[int, SizeRequest | None]:
-    found = _MARKS.get(id(tensor))
-    return {} if found is None or found[0]() is not tensor else found[1]
 
 
 # ------------------------------------------------------------------------------------- the choice
@@ -134,7 +50,7 @@ def symbolic_sizes(
 
     `earlier` are the entries for calls of this form.
     """
-    is_asked = options.dynamic_shapes is not None or bool(_MARKS)
+    is_asked = options.dynamic_shapes is not None or bool(MARKS)
     noted = any(hasattr(tensor, "_dynamic_dims") for _, tensor in call.tensors())
     if not (options.dynamic or options.dynamic is None and (earlier or noted) or is_asked):
         return None
@@ -166,7 +82,7 @@ def _of_argument(
     """The sizes of an argument, and of its parts, that become symbols."""
     found: dict[Source, SizeRequest] = {}
     for role, part, whole in parts_by_role(Primal(index), tensor):
-        marks, before = _marks_of(part), _sizes_before(role, part.ndim, earlier)
+        marks, before = marks_of(part), _sizes_before(role, part.ndim, earlier)
         for source, size in zip(sources_of(role, part.meta), part.shape, strict=True):
             dim = source.dim
             if dim in marks:
@@ -175,7 +91,7 @@ def _of_argument(
                 asked = named[source]
             else:
                 is_other = any(is_symbolic((x[dim],)) or x[dim] != size for x in before)
-                is_other |= options.dynamic is None and _was_symbolic(part, dim)
+                is_other |= options.dynamic is None and was_symbolic(part, dim)
                 asked = SizeRequest() if options.dynamic or is_other else None
                 if whole is not None:
                     asked = _of_part(asked, source, size, whole, found, earlier)

@@ -29,18 +29,18 @@ from aotlite.ir.symbols.assumption import Assumption, at_places, concrete
 from aotlite.ir.symbols.cases.parts import names_in
 from aotlite.pipeline.lowering import forget_origins
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
-from aotlite.pipeline.size_regions.choice import note_results
 from aotlite.pipeline.size_regions.counts.calls import CountedCalls, CountedSegments
 from aotlite.pipeline.size_regions.kernels import SizedKernels
 from aotlite.pipeline.size_regions.proof.warning import warn_of_open_facts
 from aotlite.pipeline.size_regions.proof.witnesses import Retrace, Retraced, Unrepeatable, needs_of
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.pipeline.size_regions.size_check import check_marks
+from aotlite.pipeline.size_regions.tensor_marks import note_results
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole
-from aotlite.stages.records.guards.float_guards import numbers_of
-from aotlite.stages.records.symbolic_sizes import SymbolicSizes, meta_at, place_of_role
+from aotlite.stages.records.guards.float_guards import facts_of, numbers_of
+from aotlite.stages.records.symbolic_sizes import Source, SymbolicSizes, meta_at, place_of_role
 from aotlite.stages.s10_runtime.guards.failures import (
     GUARD_ERRORS,
     GuardFailure,
@@ -111,11 +111,21 @@ def region_entry(
         why_not_unsized=partial(what_fails, checks, source.scope),
     )
     _prove(sizes, guards, request, compilation)
-    check_marks(sizes)
+    check_marks(sizes, captured.inputs, region.retrace)
     region.begin(request.leaves, captured)
     plain = numbers_of(first.leaves, first.guards) | dict.fromkeys(sizes.numbers)
     made = compilation.number, region, light.meta, light.partition, cut.containers
-    return CompiledEntry(*made, numbers=plain)
+    return CompiledEntry(*made, plain, facts_of(first.guards), _free_symbols(sizes, guards))
+
+
+def _free_symbols(sizes: SymbolicSizes, guards: Sequence[Assumption]) -> dict[Source, bool]:
+    """Each symbol's source, and whether it was marked, or no guard fixes it."""
+    fixed = [names_in(each.fact) for each in guards if each.specializes]
+    names = {source: name for name, source in sizes.sources.items()}
+    return {
+        source: asked.is_marked or {names.get(source)} not in fixed
+        for source, asked in sizes.requests.items()
+    }
 
 
 def _kept(cut: StageRecords, sizes: SymbolicSizes) -> StageRecords:

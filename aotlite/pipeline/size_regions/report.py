@@ -77,7 +77,7 @@ class RegionRow:
             entry.meta, entry.partition = region.records.meta, region.records.partition
         arguments = tuple([f"{each.place}: {each.meta}" for each in entry.meta.inputs])
         if not isinstance(region, SizeRegion):
-            return cls(entry.number, arguments, (), (), None)
+            return cls(entry.number, arguments, (), (), None, floats=entry.floats)
         numbers = [f"argument {i}: int {each}" for i, each in region.sizes.numbers.items()]
         arguments = (*arguments, *numbers)
         counts = tuple([f"{name}: {each}" for name, each in region.sizes.counts.items()])
@@ -85,8 +85,8 @@ class RegionRow:
         asked = region.sizes.asked.items()
         names = tuple([f"{name}: {each.name}" for name, each in asked if each.name is not None])
         proof = "" if region.sizes.proof is None else str(region.sizes.proof)
-        floats = tuple(region.sizes.floats.facts)
-        return cls(entry.number, arguments, *facts, counts, needs, unknown, names, floats, proof)
+        made = cls(entry.number, arguments, *facts, counts, needs, unknown, names)
+        return attrs.evolve(made, floats=entry.floats, proof=proof)
 
     def cells(self, index: int) -> tuple[str, ...]:
         """The texts of a table: entry, arguments, conditions with their lines, calls, why."""

@@ -21,8 +21,14 @@ from aotlite.ir.provenance.location import place_of
 from aotlite.ir.symbols.user_code import held_symbol
 from aotlite.pipeline.size_regions.exact_types import names_types_in_errors
 from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
-from aotlite.stages.shared.memory.sized_views import with_a_family, without
+from aotlite.stages.shared.memory.sized_views import (
+    arguments_of,
+    changing_node,
+    with_a_family,
+    without,
+)
 from aotlite.stages.shared.size_values import AtSizes
 
 _RAISE = opmap["RAISE_VARARGS"]
@@ -41,6 +47,7 @@ def by_symbols(
         captured = capture(*call, sizes)
         views = with_a_family(captured)
         kept = "" if views else _kept(captured, sizes)
+        _check_views(captured, sizes, views)
         if not kept and not views:
             return captured
         captured.recorder.close()
@@ -63,6 +70,33 @@ def by_symbols(
             raise
         views = []
     return by_symbols(without(sizes, views), capture, call) if views else capture(*call)
+
+
+def _check_views(captured: Captured, sizes: SymbolicSizes, views: Sequence[InputRole]) -> None:
+    """Raises GuardError where a size of a view is marked that has to be a number (SYN-12)."""
+    arguments = set(arguments_of(views))
+    marked = [
+        str(source)
+        for source, asked in sizes.requests.items()
+        if asked.is_marked and source.argument in arguments
+    ]
+    if not marked:
+        return
+    captured.recorder.close()
+    node = changing_node(captured, views)
+    at = "" if node is None else f": {node.target.name}"
+    if node is not None and node.location is not None:
+        at += f", {place_of(node.location)}"
+    views_of = " and ".join([f"argument {index}" for index in sorted(arguments)])
+    raise noted(
+        GuardError(
+            f"compile: {', '.join(marked)} is marked as dynamic, and the function changes the "
+            f"history or geometry of one of {views_of}, which are views of one base{at}, expected "
+            "views that are read"
+        ),
+        "Pass the base, and take the views inside. Or leave out the mark: each size compiles then. "
+        "(SYN-12)",
+    )
 
 
 def _kept(captured: Captured, sizes: SymbolicSizes) -> str:

@@ -19,6 +19,9 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.floats.symfloat import FloatFact, SymFloat
 from aotlite.stages.records.guards.access_paths import AccessPath
 
+_MARK = "Leave it out of dynamic_shapes, or let that line not depend on the number."
+_PASS_A_TENSOR = "Leave it out of dynamic_shapes, or pass it as a tensor without dimensions."
+
 
 @attrs.frozen(eq=False)
 class FloatArgumentGuard:
@@ -95,7 +98,7 @@ class FloatInputs:
                 what = f"argument {index} is marked as dynamic, and the function fixes it"
                 raise noted(
                     GuardError(f"compile: {what}: {why}, expected a function of every float"),
-                    "Leave out the mark, or let that line not depend on the number.",
+                    _PASS_A_TENSOR if training else _MARK,
                 )
         floats = [FloatArgumentGuard(index) for index in self.arguments]
         return (*floats, *map(FloatFactGuard, self.facts))
@@ -106,6 +109,11 @@ def _read(number: SymFloat) -> set[int]:
     if number.function is None:
         return {number.argument}
     return {i for x in number.operands if type(x) is SymFloat for i in _read(x)}
+
+
+def facts_of(guards: Sequence[object]) -> tuple[FloatFact, ...]:
+    """The conditions on float arguments."""
+    return tuple([each.fact for each in guards if isinstance(each, FloatFactGuard)])
 
 
 def numbers_of(leaves: Sequence[object], guards: Sequence[object]) -> dict[int, float | None]:

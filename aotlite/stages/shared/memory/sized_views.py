@@ -6,10 +6,13 @@ Rule: SYN-12. Spec: `specs/size_regions.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.graph import Node
 from aotlite.ir.graph.role import Part, Primal
+from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes, place_of_role
@@ -24,7 +27,8 @@ from aotlite.stages.shared.memory.view_families import ViewFamilies
 # so of all its views. So where sizes are to be symbols, such inputs are captured without a family,
 # as inputs that share a base which nobody else has. If the function has written one of them and a
 # gradient flows there, or has changed its geometry or autograd state, it is captured again with
-# numbers for their sizes. Which inputs share memory is another question, and compared at each call.
+# numbers for their sizes; a mark on one of these is an error. Which inputs share memory is another
+# question, and compared at each call.
 def leave_family(
     sizes: SymbolicSizes, families: ViewFamilies, tensor: Tensor, role: InputRole
 ) -> None:
@@ -50,18 +54,31 @@ def _is_needed(one: CapturedInput, other: CapturedInput) -> bool:
     )
 
 
+def changing_node(captured: Captured, roles: Collection[InputRole]) -> Node | None:
+    """The first op that writes one of these inputs, or changes its geometry or autograd state."""
+    for node in captured.graph.calls:
+        if isinstance(node.target, (InplaceOp, GeometryOp)):
+            first: Any = node
+            while first.op == "call" and first.args and isinstance(first.args[0], Node):
+                first = first.args[0]
+            if first.role in roles:
+                return node
+    return None
+
+
 def _has_gradient(given: CapturedInput) -> bool:
     return given.requires_grad or given.fake.requires_grad_outside()
 
 
 def without(sizes: SymbolicSizes, roles: list[InputRole]) -> SymbolicSizes:
     """The same requests, but for the sizes of these inputs."""
-    numbers = set(_arguments(roles))
+    numbers = set(arguments_of(roles))
     kept = {each: ask for each, ask in sizes.requests.items() if each.argument not in numbers}
     return SymbolicSizes(kept)
 
 
-def _arguments(roles: list[InputRole]) -> Iterator[int]:
+def arguments_of(roles: Collection[InputRole]) -> Iterator[int]:
+    """The numbers of the flat arguments that these are, or are parts of."""
     for role in roles:
         if isinstance(role, Part) and isinstance(role.whole, Primal):
             yield place_of_role(role)[0]
