@@ -43,7 +43,8 @@ def observed(function: Callable[..., Any], arguments: Sequence[al.Tensor]) -> An
     except Exception as error:
         return type(error).__name__, str(error).partition("\n")[0]
     tensors = [*arguments, *[each for each in results if isinstance(each, al.Tensor)]]
-    seen = [_seen(each) for each in tensors]
+    seen = [_seen(each) for each in arguments]
+    seen += [_seen(each, _is_alone(each, tensors)) for each in tensors[len(arguments) :]]
     plain = [(type(r).__name__, r) for r in results if not isinstance(r, al.Tensor)]
     shared = [a.storage is b.storage for a, b in itertools.combinations(tensors, 2)]
     same = [a is b for a, b in itertools.combinations(tensors, 2)]
@@ -51,15 +52,21 @@ def observed(function: Callable[..., Any], arguments: Sequence[al.Tensor]) -> An
     return seen, plain, shared, same, bases, _gradients(tensors, arguments)
 
 
-def _seen(tensor: al.Tensor) -> Any:
+def _is_alone(result: al.Tensor, tensors: Sequence[al.Tensor]) -> bool:
+    """Whether a result shares no memory: its offset is not observable then (META-10)."""
+    return all(each is result or each.storage is not result.storage for each in tensors)
+
+
+def _seen(tensor: al.Tensor, alone: bool = False) -> Any:
     try:
-        return _facts(tensor)
+        return _facts(tensor, alone)
     except al.AotliteError as error:  # of a view that was written since
         return type(error).__name__, str(error).partition("\n")[0]
 
 
-def _facts(tensor: al.Tensor) -> Any:
-    geometry = tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor._version
+def _facts(tensor: al.Tensor, alone: bool = False) -> Any:
+    offset = None if alone else tensor.storage_offset()
+    geometry = tuple(tensor.shape), tensor.stride(), offset, tensor._version
     return (*geometry, str(tensor.dtype), tensor.requires_grad, _numbers(tensor))
 
 
