@@ -172,7 +172,7 @@ def set_item(tensor: Tensor, index: object, value: object) -> None:
         return
     items = _items(index)
     mask = _only_mask(items)
-    if mask is not None and (not isinstance(value, Tensor) or value.numel() == 1):
+    if mask is not None and _is_one_number(tensor, value):
         _fill_where(tensor, mask, value)
         return
     part, picks = _part(tensor, items, "setitem")
@@ -183,9 +183,8 @@ def set_item(tensor: Tensor, index: object, value: object) -> None:
             part.fill_(value)
         return
     found, dims = _integers(part, picks, "setitem")
-    written = (
-        _without_leading_ones(value, 0) if isinstance(value, Tensor) else tensor.new_full((), value)
-    )
+    is_tensor = isinstance(value, Tensor)
+    written = _spread(value, part.ndim, found) if is_tensor else tensor.new_full((), value)
     target = unrepeated(part, dims, found, written)
     target._do("index_put_", found, dims, written, False)
 
@@ -204,6 +203,28 @@ def _only_mask(items: tuple[object, ...]) -> Tensor | None:
     """The mask if it is the only item of the index; else None."""
     only = items[0] if len(items) == 1 else None
     return only if isinstance(only, Tensor) and only.dtype is dtypes.bool_ else None
+
+
+def _is_one_number(tensor: Tensor, value: object) -> bool:
+    """Whether a value under a mask is one for all places. A size is asked for where it decides
+    whether dtypes may differ: one element may as well be written as elements are."""
+    if not isinstance(value, Tensor):
+        return True
+    count: object = value.numel()
+    if value.dtype is tensor.dtype and isinstance(count, SymInt):
+        return sizes.always_equal(count, 1)
+    return count == 1
+
+
+def _spread(value: Any, ndim: int, found: tuple[Any, ...]) -> Any:
+    """The value for elements that index tensors select, which broadcasts. Without leading ones, of
+    which it may have more than what is selected; one of a size that is no number may stay."""
+    selected = ndim - len(found) + max(each.ndim for each in found)
+    while value.ndim and (value.ndim > selected or type(value.shape[0]) is int):
+        if value.shape[0] != 1:
+            break
+        value = value.squeeze(0)
+    return value
 
 
 def _fill_where(tensor: Tensor, mask: Tensor, value: object) -> None:

@@ -19,6 +19,7 @@ from typing import TypeAlias, TypeVar, cast
 
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.symbols.cases import fewest, runs_by_cases
+from aotlite.ir.symbols.cases.parts import Open, raise_open
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import table_of
 
@@ -45,6 +46,7 @@ __all__ = [
     "same_shape",
     "settled",
     "slice_bounds",
+    "unasked",
     "wrap_dim",
     "wrap_dims",
 ]
@@ -135,6 +137,20 @@ def needed(function: Callable[..., T], *operands: object) -> T:
         table.cache[key] = fewest(table, function, operands)
     found: T = table.cache[key]
     return found
+
+
+def unasked(function: Callable[..., T], *operands: object) -> T | None:
+    """function(*operands) where that assumes nothing about symbols; None where it would."""
+    table = table_of(operands)
+    if table is None:
+        return function(*operands)
+    before, table.asked = table.asked, raise_open
+    try:
+        return function(*operands)
+    except Open:
+        return None
+    finally:
+        table.asked = before
 
 
 def always_same(a: Sequence[Size], b: Sequence[Size]) -> bool:

@@ -57,10 +57,14 @@ ENTRIES: dict[str, tuple[int, Function, tuple[int, ...]]] = {
     "cumsum": (1, lambda x: x.cumsum(0).mean(), (3,)),
     "conv2d": (1, lambda x: F.conv2d(x, al.ones(2, 3, 3, 3)).relu().mean(), (3, 5, 5)),
     "max_pool2d": (1, lambda x: F.max_pool2d(x, 2), (3, 4, 4)),
-    # An expanded gradient is copied, unless there is nothing to copy: both are views then.
-    "max_pool2d of a sum": (2, lambda x: F.max_pool2d(x, 2).sum(), (3, 4, 4)),
+    "max_pool2d of a sum": (1, lambda x: F.max_pool2d(x, 2).sum(), (3, 4, 4)),
     "clone of an expanded": (1, lambda x: x.expand(2, *x.shape).clone(), (3,)),
     "an expanded factor": (1, lambda x: x * al.ones(3).expand(x.shape[0], 3), (3,)),
+    # The gradient of the second product is transposed: its rows are copied at all sizes.
+    "scores": (1, lambda x: ((x @ WEIGHT) @ (x @ WEIGHT).mT).softmax(-1) @ x, (4, 3)),
+    "scores of one row": (1, lambda x: (x.mT @ WEIGHT) @ (x.mT @ WEIGHT).mT, (3, 1)),
+    "rows of a mask": (1, lambda x: x.masked_select(x > 0).sum(), (3,)),
+    "repeat_interleave": (1, lambda x: x.repeat_interleave(x.new_ones(x.shape[0]).long(), 0), (3,)),
     "random factor": (1, lambda x: x * al.ones_like(x).bernoulli(1.0), (3,)),
     # The copy of a part of one row keeps the strides of the whole.
     "pad": (2, lambda x: F.pad(x, (1, 1)).exp().sum(), (3,)),

@@ -24,8 +24,9 @@ from aotlite.ir.errors import AotliteError, UnsupportedError, in_words, noted
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes
 from aotlite.ir.graph.role import Seed
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.op import DataOp, RandomOp
+from aotlite.ir.op import DataOp, InplaceOp, MultiViewOp, PureOp, RandomOp, ViewOp
 from aotlite.ir.ops.shape.copies import CLONE
+from aotlite.ir.ops.structure import ResultOp
 from aotlite.ir.provenance.location import place_of
 from aotlite.ir.run.interpreter import ArrayValue, Interpreter, array_value, computed
 from aotlite.ir.symbols.assumption import Texts, at_places, concrete, printing
@@ -60,6 +61,8 @@ class DataSizes:
 
     _results: tuple[Tensor, ...] = ()
     """The values of the symbols, in their order."""
+    _counted: tuple[tuple[Node, Any], ...] = ()
+    """The nodes of these values, with their symbols."""
     _kept: tuple[Callable[..., object], ...] = ()
     """The hooks and callbacks of the function."""
 
@@ -151,8 +154,12 @@ class DataSizes:
         text = what if at is None else f"{what} at {place_of(at)}"
         values = self._values = self._values or PrefixValues(self.recorder)
         hint = int(host_array(values.of(found.value).array))
+        for node, known in self._counted:
+            if values.are_equal(node, found.value):
+                return known
         self._results += (found,)
         made = sizes.count(hint, text, least)
+        self._counted += ((found.value, made),)
         assert sizes.table.counts is not None
         sizes.table.counts.open.add(sizes.table.expression(made))
         return made
@@ -195,6 +202,52 @@ class PrefixValues:
                     raise note_refusal(told, self.recorder) from None
         self._done = len(nodes)
         return prefix.env[node]
+
+    def are_equal(self, first: Node, second: Node) -> bool:
+        """Whether two nodes that have run have one value in each call: they are the same pure ops
+        of values that nothing has written in between."""
+        operands: set[Node] = set()
+        if not _is_one_value(first, second, operands):
+            return False
+        place = {node: k for k, node in enumerate(self.recorder.nodes)}
+        later = self.recorder.nodes[min([place.get(node, -1) for node in operands]) + 1 :]
+        read = {id(buffer) for node in operands for buffer in self._buffers(node)}
+        written = [each for each in later if not isinstance(each.target, (*_PURE, RandomOp))]
+        return all(
+            isinstance(each.target, InplaceOp)
+            and not read.intersection(map(id, self._buffers(each.args[0])))
+            for each in written
+        )
+
+    def _buffers(self, node: Any) -> list[object]:
+        value = self._run.env[node]
+        return [each.buffer for each in (value if isinstance(value, tuple) else (value,))]
+
+
+_PURE = (PureOp, ViewOp, MultiViewOp, ResultOp)
+
+
+def _is_one_value(a: object, b: object, operands: set[Node]) -> bool:
+    """Whether two arguments are one, or are computed by the same pure ops; notes the nodes."""
+    if isinstance(a, Node) and isinstance(b, Node):
+        operands.update((a, b))
+        if a is b or len(operands) > _MOST_OPERANDS:
+            return a is b
+        return a.target is b.target and isinstance(a.target, _PURE) and _are(a, b, operands)
+    if type(a) is tuple and type(b) is tuple:
+        return len(a) == len(b) and all(
+            _is_one_value(each, other, operands) for each, other in zip(a, b, strict=True)
+        )
+    return a is b or type(a) is type(b) and type(a) in _LITERALS and a == b
+
+
+def _are(a: Node, b: Node, operands: set[Node]) -> bool:
+    return _is_one_value(tuple(a.args), tuple(b.args), operands)
+
+
+_LITERALS = (int, float, bool, str)
+_MOST_OPERANDS = 60
+"""A search through a long program is not worth it: masks are short."""
 
 
 class _Prefix(Interpreter):

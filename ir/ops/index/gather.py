@@ -30,6 +30,7 @@ from aotlite.ir.ops.index.positions import (
     write_at,
 )
 from aotlite.ir.ops.loops import Loops, LoopTensor, Position
+from aotlite.ir.ops.views.forms import in_shape
 from aotlite.ir.scalar.expression import Scalar
 
 
@@ -127,7 +128,8 @@ def take_along_dim(self: Operand, indices: Operand, dim: int | None) -> Operand:
             f"take_along_dim: argument 'indices' has dtype {indices.dtype}, expected {dtypes.int64}"
         )
     if dim is None:
-        return self.reshape(-1).gather(0, indices.reshape(-1))
+        flat, places = (in_shape(x, (sizes.numel(x.shape),)) for x in (self, indices))
+        return flat.gather(0, places)
     if len(self.shape) != len(indices.shape):
         raise ShapeError(
             f"take_along_dim: argument 'indices' has shape {indices.shape}, expected "

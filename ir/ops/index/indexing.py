@@ -34,6 +34,7 @@ from aotlite.ir.ops.index.positions import (
     place_of,
 )
 from aotlite.ir.ops.loops import Element, Loops, LoopTensor, Place, Position
+from aotlite.ir.ops.views.forms import in_shape
 from aotlite.ir.ops.views.view_ops import EXPAND
 from aotlite.ir.scalar.expression import Scalar
 
@@ -487,7 +488,7 @@ PUT: PureOp = pure(
     # PyTorch saves source for its shape.
     vjp={
         "self": _put_self,
-        "source": lambda grad, index, source: grad.take(index).reshape(source.shape),
+        "source": lambda grad, index, source: in_shape(grad.take(index), source.shape),
     },
     cost=Cost.INDEXING,
     inplace=True,

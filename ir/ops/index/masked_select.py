@@ -19,6 +19,7 @@ from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.index.data_dependent import data_dependent
 from aotlite.ir.ops.index.positions import INDEX_DTYPES, blocks, check_same_dtype, flat_part
+from aotlite.ir.ops.views.forms import in_shape
 
 
 # ---------------------------------------------------------------------------------- where true
@@ -205,7 +206,7 @@ def _taken_vjp(grad: Operand, shape: tuple[int, ...], mask: Operand) -> Operand:
 def _spread(grad: Operand, shape: tuple[int, ...], mask: Operand) -> Operand:
     """The gradient scattered to the elements under the mask; those beyond its count get zeros."""
     shape = sizes.broadcast_shapes(shape, mask.shape)
-    flat = grad.reshape(sizes.numel(grad.shape))
+    flat = in_shape(grad, (sizes.numel(grad.shape),))
     beyond = grad.new_zeros((sizes.numel(shape),))
     enough = grad._apply(OPS["cat"], ((flat, beyond), 0))
     return grad.new_zeros(shape).masked_scatter(mask, enough)
@@ -330,6 +331,8 @@ def _places(repeats: Any, output_size: int | None) -> Operand:
 def _one_each(repeats: Any, size: int) -> Operand:
     """The repeats expanded to one for each of `size` positions."""
     shape = repeats.shape
+    if len(shape) == 1 and sizes.always_equal(shape[0], size):  # also where both are 1
+        return repeats
     if shape in ((), (1,)):
         return repeats.reshape(1).expand(size)
     if len(shape) == 1 and shape[0] != size:

@@ -75,7 +75,7 @@ def check_room(name: str, size: int, index: tuple[int, ...]) -> None:
 
     Meta rules check this, as a captured write to an empty tensor is removed from the graph.
     """
-    if size == 0 and 0 not in index:
+    if size < sizes.minimum(1, sizes.numel(index)):  # one question, also of a size and a count
         raise IndexOutOfRangeError(
             f"{name}: the index has shape {index}, expected an empty one for a dimension of size 0"
         )

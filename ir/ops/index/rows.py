@@ -34,6 +34,7 @@ from aotlite.ir.ops.index.positions import (
 from aotlite.ir.ops.index.scatter import REDUCTIONS
 from aotlite.ir.ops.loops import Element, Loops, LoopTensor, Place
 from aotlite.ir.ops.precision import number_in
+from aotlite.ir.ops.views.forms import in_shape
 from aotlite.ir.scalar.expression import Scalar
 
 
@@ -117,8 +118,8 @@ def _embedding_vjp(
     padding_idx: int,
     scale_grad_by_freq: bool,
 ) -> Operand:
-    rows, width = indices.reshape(indices.numel()), weight_meta.shape[1]
-    grad = grad.reshape(rows.numel(), width)
+    rows, width = in_shape(indices, (indices.numel(),)), weight_meta.shape[1]
+    grad = in_shape(grad, (rows.numel(), width))
     if padding_idx >= 0:
         grad = (rows == padding_idx).unsqueeze(-1).where(0, grad)
     if scale_grad_by_freq:
@@ -139,7 +140,7 @@ def _embedding_expanded(
     weight: Operand, indices: Operand, padding_idx: int = -1, scale_grad_by_freq: bool = False
 ) -> Operand:
     """The lookup; the last two parameters only change the gradient."""
-    rows = weight.index_select(0, indices.reshape(-1))
+    rows = weight.index_select(0, in_shape(indices, (sizes.numel(indices.shape),)))
     return rows.view((*indices.shape, *weight.shape[1:]))
 
 
@@ -208,7 +209,7 @@ def _index_add_source(
 ) -> Operand:
     rows = grad.index_select(dim, index)
     if rows.shape != source.shape:  # one element in a 0-d and in a 1-d tensor
-        rows = rows.reshape(source.shape)
+        rows = in_shape(rows, source.shape)
     return rows if alpha == 1 else rows * alpha
 
 
@@ -286,7 +287,7 @@ def _index_copy_kernel(
 
 
 def _index_copy_source(grad: Operand, dim: int, index: Operand, source: Operand) -> Operand:
-    return grad.index_select(dim, index).reshape(source.shape)
+    return in_shape(grad.index_select(dim, index), source.shape)
 
 
 def _index_copy_loops(
@@ -414,6 +415,6 @@ def _reduced_rows(self: Operand, dim: int, index: Operand, source: Operand, redu
             f"index_reduce: argument 'source' has shape {source.shape}, expected {expected}"
         )
     if not self.shape:
-        return index.reshape(source.shape)
+        return in_shape(index, source.shape)
     column = [index.numel() if i == dim else 1 for i in range(len(self.shape))]
-    return index.reshape(column).expand(source.shape)
+    return in_shape(index, column).expand(source.shape)

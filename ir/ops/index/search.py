@@ -18,6 +18,7 @@ from aotlite.ir.op.workspace import RESULTS
 from aotlite.ir.ops.declare import common_device, common_dtype, pure
 from aotlite.ir.ops.index.positions import check_range
 from aotlite.ir.ops.precision import accumulator, cast, wide
+from aotlite.ir.ops.views.forms import in_shape
 
 
 # ---------------------------------------------------------------------------- searchsorted
@@ -209,7 +210,8 @@ def _lines(name: str, self: Operand, dim: int | None) -> Operand:
     if dim is not None:
         dim = sizes.wrap_dim(dim, self.ndim, op=name)
     if dim is None or not self.shape:
-        return self.reshape((*(1,) * self.ndim, sizes.numel(self.shape))).sort()[0]
+        line = in_shape(self, (*(1,) * self.ndim, sizes.numel(self.shape)))
+        return line.sort()[0]
     return self.unsqueeze(-1).transpose(dim, -1).sort()[0]
 
 

@@ -23,6 +23,7 @@ from aotlite.ir.ops.declare import common_device, common_dtype
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.linalg.products import check_batches, check_factors, check_ranks
 from aotlite.ir.ops.precision import number_in, taken_by, widened
+from aotlite.ir.ops.views.forms import in_shape
 
 Shape = tuple[int, ...]
 
@@ -157,8 +158,8 @@ BADDBMM = _declare(
 
 def _flat_factors(x: Operand, y: Operand) -> tuple[Operand, Operand]:
     (batch, rows, inner), columns = x.shape, y.shape[2]
-    flat = x.permute((1, 0, 2)).reshape((rows, batch * inner))
-    return flat, y.reshape((batch * inner, columns))
+    flat = in_shape(x.permute((1, 0, 2)), (rows, batch * inner))
+    return flat, in_shape(y, (batch * inner, columns))
 
 
 ADDBMM = _declare(

@@ -23,6 +23,7 @@ from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.loops import Loops, LoopTensor
 from aotlite.ir.ops.precision import accumulator, cast, wide, widened
+from aotlite.ir.ops.views.forms import in_shape
 
 
 def _matmul_rule(self: TensorMeta, other: TensorMeta) -> TensorMeta:
@@ -108,7 +109,7 @@ def _right_gradient(grad: Operand, self: Operand, other_meta: TensorMeta) -> Ope
     if len(other_meta.shape) == 2 < self.ndim:
         # One product over the rows of all batches, not the sum of a product for each.
         rows = sizes.numel(self.shape[:-1])
-        self, grad = (x.reshape((rows, x.shape[-1])) for x in (self, grad))
+        self, grad = (in_shape(x, (rows, x.shape[-1])) for x in (self, grad))
     return conj(self).mT.matmul(grad)
 
 
@@ -240,7 +241,7 @@ def vdot(self: Operand, other: Operand) -> Operand:
 
 def _outer(op: str, self: Operand, vec2: Operand) -> Operand:
     check_ranks(op, (1, 1), self, vec2)
-    return self.reshape((self.shape[0], 1)) * vec2
+    return in_shape(self, (self.shape[0], 1)) * vec2
 
 
 @composite("outer(Tensor self, Tensor vec2) -> Tensor")
@@ -261,8 +262,8 @@ def kron(self: Operand, other: Operand) -> Operand:
     rank = max(self.ndim, other.ndim)
     left = (1,) * (rank - self.ndim) + self.shape
     right = (1,) * (rank - other.ndim) + other.shape
-    spread = self.reshape([n for size in left for n in (size, 1)])
-    repeated = other.reshape([n for size in right for n in (1, size)])
+    spread = in_shape(self, [n for size in left for n in (size, 1)])
+    repeated = in_shape(other, [n for size in right for n in (1, size)])
     return (spread * repeated).reshape([a * b for a, b in zip(left, right, strict=True)])
 
 

@@ -20,6 +20,7 @@ from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.ops.losses.elementwise import bad_reduction, reduced
 from aotlite.ir.ops.precision import OperandT, cast, wide, widened
+from aotlite.ir.ops.views.forms import in_shape
 from aotlite.ir.scalar.expression import Scalar
 
 Described = TensorMeta | Operand
@@ -115,7 +116,7 @@ def _safe(target: Operand, ignore_index: int) -> tuple[Operand, Operand]:
 def _weights_met(target: Operand, weight: Operand, ignore_index: int) -> Operand:
     """The weight of each label's class, 0 where ignored."""
     ignored, labels = _safe(target, ignore_index)
-    met = widened(weight).index_select(0, labels.reshape(labels.numel()))
+    met = widened(weight).index_select(0, in_shape(labels, (labels.numel(),)))
     return ignored.where(0, met.view(labels.shape))
 
 
@@ -143,7 +144,7 @@ def _nll_to_weight(
     shares = ignored.where(0, -widened(grad) * picked)
     count = shares.numel()
     hollow = shares.new_zeros(weight_meta.shape)
-    return hollow.index_add(0, labels.reshape(count), shares.reshape(count))
+    return hollow.index_add(0, in_shape(labels, (count,)), in_shape(shares, (count,)))
 
 
 def _nll_loops(

@@ -26,6 +26,7 @@ from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import require_floating, require_inexact
 from aotlite.ir.ops.precision import accumulator, cast, wide, widened
 from aotlite.ir.ops.shape.memory_format import image_like
+from aotlite.ir.ops.views.forms import in_shape
 
 Ints = tuple[int, ...]
 
@@ -175,7 +176,7 @@ def check_channels(name: str, input: TensorMeta) -> None:
 
 def _in_groups(tensor: Operand, num_groups: int) -> Operand:
     batch, channels, *rest = tensor.shape
-    return tensor.reshape(batch, num_groups, channels // num_groups * sizes.numel(rest))
+    return in_shape(tensor, (batch, num_groups, channels // num_groups * sizes.numel(rest)))
 
 
 def by_channel(values: Operand, rank: int) -> Operand:

@@ -16,6 +16,7 @@ from aotlite.ir.ops.declare import common_device
 from aotlite.ir.ops.loops import Loops, LoopTensor, Place
 from aotlite.ir.ops.nn.window import Given, Ints, Window, along_a_line, window_of
 from aotlite.ir.ops.precision import OperandT
+from aotlite.ir.ops.views.forms import in_shape
 from aotlite.ir.scalar.expression import Scalar
 
 
@@ -70,7 +71,8 @@ def to_maxima(grad_values: Operand, self: Operand, indices: Operand) -> Operand:
     """The gradient of maxima, given to the places that they were found at."""
     shape = self.shape
     planes = grad_values.new_zeros((*shape[:-2], shape[-2] * shape[-1]))
-    flat = planes.scatter_add(-1, indices.flatten(-2), grad_values.flatten(-2))
+    places = (*indices.shape[:-2], indices.shape[-2] * indices.shape[-1])
+    flat = planes.scatter_add(-1, in_shape(indices, places), in_shape(grad_values, places))
     return flat.view(shape)
 
 

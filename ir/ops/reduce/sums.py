@@ -33,6 +33,7 @@ from aotlite.ir.ops.reduction_rows import (
     plain_call,
     reduction,
 )
+from aotlite.ir.ops.views.forms import in_shape
 
 # ------------------------------------------------------------------------------ sums and products
 SUM = reduction(
@@ -116,7 +117,7 @@ def _prod_vjp(grad: Operand, self: Operand, dim: int | None, keepdim: bool) -> O
     if not self.shape:
         return grad
     if dim is None:
-        others = _others(values.reshape(self.numel())).view(self.shape)
+        others = _others(in_shape(values, (self.numel(),))).view(self.shape)
     else:
         others = _others(values.transpose(dim, -1)).transpose(dim, -1)
     return spread(grad, self.meta, dim, keepdim) * conj(others)

@@ -18,6 +18,7 @@ from aotlite.ir.ops.index.positions import replaced
 from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.ops.precision import cast
 from aotlite.ir.ops.shape.memory_format import agreed_strides
+from aotlite.ir.ops.views.forms import in_shape
 from aotlite.ir.scalar.expression import Scalar
 
 
@@ -291,7 +292,7 @@ def _repeat_vjp(grad: Operand, self_meta: TensorMeta, repeats: tuple[int, ...]) 
     for times, size in zip(repeats[more:], shape, strict=True):
         dims.append(len(split))
         split += [times, size]
-    return grad.reshape(split).sum(dims) if dims else grad
+    return in_shape(grad, split).sum(dims) if dims else grad
 
 
 def _repeat_loops(

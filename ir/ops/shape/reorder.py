@@ -15,6 +15,7 @@ from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.index.positions import replaced
 from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.ops.shape.memory_format import agreed_strides
+from aotlite.ir.ops.views.forms import in_shape
 from aotlite.ir.scalar.expression import Scalar
 
 
@@ -123,7 +124,7 @@ def _rolled_into(k: Loops, out: LoopTensor, a: LoopTensor, shifts: dict[int, int
 # and holds what lies between them.
 def _roll_expanded(self: Operand, shifts: tuple[int, ...], dims: tuple[int, ...] = ()) -> Operand:
     if not dims:
-        flat = self.reshape(-1)
+        flat = in_shape(self, (sizes.numel(self.shape),))
         return _rolled(flat, shifts[0], 0).view(self.shape) if self.numel() else self
     for shift, dim in zip(shifts, dims, strict=True):
         self = _rolled(self, shift, dim) if self.numel() and self.ndim else self

@@ -16,6 +16,7 @@ from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.loops import Loops, LoopTensor
 from aotlite.ir.ops.views import multi_views, reinterpret, view_ops
+from aotlite.ir.ops.views.forms import in_shape
 
 
 def _reshape_loops(k: Loops, meta: TensorMeta, a: LoopTensor, size: tuple[int, ...]) -> LoopTensor:
@@ -32,7 +33,7 @@ RESHAPE_COPY = pure(
     ),
     kernel=lambda xp, meta, a, size: xp.reshape(a, meta.shape),
     loops=_reshape_loops,
-    vjp={"self": lambda grad, self_meta: grad.reshape(self_meta.shape)},
+    vjp={"self": lambda grad, self_meta: in_shape(grad, self_meta.shape)},
     cost=Cost.INDEXING,
     moves=("self",),
     dims=regrouped,

@@ -55,6 +55,17 @@ def reshape(self: Operand, shape: tuple[int, ...]) -> Operand:
     return self._do("view", wanted)
 
 
+def in_shape(tensor: Operand, shape: Sequence[int]) -> Operand:
+    """`reshape` in a formula, where nobody sees whether the result shares memory: it is a view only
+    where the strides allow one for all sizes, so that nothing is assumed (DYN-4)."""
+    meta, wanted = tensor.meta, tuple(shape)
+    if not sizes.is_symbolic((*meta.shape, *meta.stride, *wanted)):
+        return tensor.reshape(wanted)
+    if sizes.unasked(layout.view_strides, meta.shape, meta.stride, wanted) is None:
+        return tensor._do("reshape_copy", wanted)
+    return tensor._do("view", wanted)
+
+
 @composite("reshape_as(Tensor self, Tensor other) -> Tensor")
 def reshape_as(self: Operand, other: Operand) -> Operand:
     """`reshape` to the shape of `other`."""

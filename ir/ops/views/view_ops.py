@@ -15,6 +15,7 @@ from aotlite.ir.geometry.single_element import is_one
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.declare import geometry_of, view
+from aotlite.ir.ops.views.forms import in_shape
 
 Window = tuple[TensorMeta, int]
 Ints = tuple[int, ...]
@@ -76,8 +77,8 @@ def _view(self: TensorMeta, size: tuple[int, ...]) -> Window:
 VIEW = view(
     "view(Tensor(a) self, int[] size) -> Tensor(a)",
     meta=_view,
-    put=lambda parent, value, size: value.reshape(parent.shape),
-    vjp={"self": lambda grad, self_meta: grad.reshape(self_meta.shape)},
+    put=lambda parent, value, size: in_shape(value, parent.shape),
+    vjp={"self": lambda grad, self_meta: in_shape(grad, self_meta.shape)},
     keeps_all=True,
 )
 
@@ -114,8 +115,8 @@ def _squeeze(self: TensorMeta, dim: tuple[int, ...] | None) -> Window:
 SQUEEZE = view(
     "squeeze(Tensor(a) self, int[]? dim=None) -> Tensor(a)",
     meta=_squeeze,
-    put=lambda parent, value, dim: value.reshape(parent.shape),
-    vjp={"self": lambda grad, self_meta: grad.reshape(self_meta.shape)},
+    put=lambda parent, value, dim: in_shape(value, parent.shape),
+    vjp={"self": lambda grad, self_meta: in_shape(grad, self_meta.shape)},
     keeps_all=True,
 )
 
