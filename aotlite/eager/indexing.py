@@ -210,10 +210,8 @@ def _is_one_number(tensor: Tensor, value: object) -> bool:
     whether dtypes may differ: one element may as well be written as elements are."""
     if not isinstance(value, Tensor):
         return True
-    count: object = value.numel()
-    if value.dtype is tensor.dtype and isinstance(count, SymInt):
-        return sizes.always_equal(count, 1)
-    return count == 1
+    count = value.numel()
+    return sizes.always_equal(count, 1) if value.dtype is tensor.dtype else count == 1
 
 
 def _spread(value: Any, ndim: int, found: tuple[Any, ...]) -> Any:

@@ -65,10 +65,12 @@ def without_few(shape: Shape, stride: Stride) -> Stride:
         return stride
     count = numel(shape)
     sure = [(is_any(count), _ONE), (is_several(count), _ONE)]
-    return tuple([
-        step if type(step) is int else _simple(step, [(is_one(size), {}), *sure])
-        for size, step in zip(shape, stride, strict=True)
-    ])
+    return tuple(
+        [
+            step if type(step) is int else _simple(step, [(is_one(size), {}), *sure])
+            for size, step in zip(shape, stride, strict=True)
+        ]
+    )
 
 
 _ONE: Terms = {(): 1}

@@ -42,12 +42,14 @@ def symbolic_meta(
     >>> symbolic_meta(SymbolTable(), tensor_meta((1, 3, 1)), "x", ranges={0: (0, None), 1: (0, 9)})
     f32[s0, s1, 1]
     """
-    shape = tuple([
-        _size(table, size, f"{source}.shape[{dim}]", *ranges.get(dim, (2, None)))
-        if dims is None or dim in dims
-        else size
-        for dim, size in enumerate(meta.shape)
-    ])
+    shape = tuple(
+        [
+            _size(table, size, f"{source}.shape[{dim}]", *ranges.get(dim, (2, None)))
+            if dims is None or dim in dims
+            else size
+            for dim, size in enumerate(meta.shape)
+        ]
+    )
     stride = symbolic_strides(shape, meta.shape, meta.stride)
     return tensor_meta(shape, stride, meta.dtype, meta.device)
 
@@ -64,17 +66,26 @@ def _size(table: SymbolTable, hint: int, source: str, lower: int, upper: int | N
 # without overlap it is the one of size 1: so the strides of x become (1, s0), and those of y
 # (1, s0) as well. Of two dimensions of size 1 the later is the inner one, as in contiguous tensors.
 # What a dimension of size 0 or 1 reaches replaces what was reached before: that has its number.
-def symbolic_strides(shape: Shape, hints: Shape, stride: Stride) -> Stride:
+def symbolic_strides(
+    shape: Shape,
+    hints: Shape,
+    stride: Stride,
+    gaps: Mapping[int, tuple[int, int, int]] = MappingProxyType({}),
+) -> Stride:
     """The strides of a shape with symbols, from the concrete strides and the hints of the sizes.
 
     A stride that equals size * stride of another dimension becomes that product: `f32[s0, s1]` has
     the strides (s1, 1). A size that may be 0 counts as `max(size, 1)`. Any other stride stays a
-    number, which the guards of the input check.
+    number, which the guards of the input check, unless `gaps` has (of, factor, rest) for it: then
+    it is (factor * size + rest) times the stride of dimension `of`, with that dimension's size.
     """
     reached: dict[int, Size] = {0: 0, 1: 1}
     found: list[Size] = list(stride)
     for dim in sorted(range(len(stride)), key=lambda dim: (stride[dim], hints[dim] > 1, -dim)):
         found[dim] = reached.get(stride[dim], stride[dim])
+        if dim in gaps and stride[dim] not in reached:
+            of, factor, rest = gaps[dim]
+            found[dim] = (factor * shape[of] + rest) * found[of]
         size = shape[dim]
         may_be_0 = type(size) is int or asks_first((size,))
         after = (at_least_one(size) if may_be_0 else size) * found[dim]

@@ -44,7 +44,6 @@ class TraceState(Protocol):
     namesakes: dict[Any, SymInt]
 
 
-
 @attrs.frozen(repr=False)
 class Assumption:
     """A fact about symbols, with the op and the user's line that needed it."""

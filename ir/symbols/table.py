@@ -109,9 +109,7 @@ class SymbolTable:
         self.shown_as_ints = True
         hash_by_value()
 
-    def size(
-        self, hint: int, source: str = "", *, lower: int = 2, upper: int | None = None
-    ) -> Any:
+    def size(self, hint: int, source: str = "", *, lower: int = 2, upper: int | None = None) -> Any:
         """A symbol of this range for the size of a dimension; the hint itself if it is below.
 
         From 2 is PyTorch's 0/1 specialization; from 0 rules ask what they need (DYN-1)."""

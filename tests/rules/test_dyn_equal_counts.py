@@ -11,7 +11,7 @@ import aotlite as al
 from tests.rules.test_dyn_data import ALL, MIXED, NONE, ONE, agree
 
 Function = Callable[[Any], Any]
-VALUES = (MIXED, ONE, ALL, NONE, [1.0, -1.0], [])
+VALUES: tuple[list[float], ...] = (MIXED, ONE, ALL, NONE, [1.0, -1.0], [])
 
 
 def assigned(x: Any) -> Any:

@@ -4,8 +4,6 @@ A compiled function of a number is called at several numbers, and gives what eag
 `dynamic=None`, where the second compilation would make a symbol of it, and with `dynamic=True`.
 """
 
-
-
 from __future__ import annotations
 
 import dataclasses

@@ -244,9 +244,7 @@ class Templates:
                     return family.template
         return None
 
-    def _symbolic(
-        self, run: RecordingRun, numbers: Sequence[int], seen: Seen
-    ) -> Template | None:
+    def _symbolic(self, run: RecordingRun, numbers: Sequence[int], seen: Seen) -> Template | None:
         """A template with symbols for the sizes that differ from earlier samples; None if the
         segment is of no family, or cannot be symbolic.
         """

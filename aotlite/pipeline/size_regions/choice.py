@@ -18,7 +18,7 @@ import attrs
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import ArgumentError
-from aotlite.ir.geometry.sizes import Shape, is_symbolic
+from aotlite.ir.geometry.sizes import Shape, hint_of, is_symbolic
 from aotlite.ir.graph.role import Part, Primal
 from aotlite.pipeline.arguments import FlatArguments
 from aotlite.pipeline.options import Options
@@ -62,7 +62,8 @@ def symbolic_sizes(
     metas = [each.meta for each in seen]
     for index, tensor in call.tensors():
         if index >= options.num_params_buffers:
-            requests |= _of_argument(index, tensor, metas, named, options)
+            asked = _of_argument(index, tensor, metas, named, options)
+            requests |= _with_gaps(asked, index, tensor, [each.meta for each in earlier])
     requests |= _ints(call, named, seen, options, {each.name for each in requests.values()})
     marked = {source.argument for source, asked in requests.items() if asked.is_marked}
     if not all(each.is_marked for each in requests.values()):
@@ -99,6 +100,52 @@ def _of_argument(
                 _check_fits(asked, source, size)
                 found[source] = asked
     return found
+
+
+# Note [strides with gaps]
+#     step(tokens[:, :-1], tokens[:, 1:])              # i64[4, 8][9, 1], then i64[4, 6][7, 1]
+# The stride is that of a tensor which is no argument: no product of sizes. As a number it would
+# make each length an entry. But a slice leaves out the same part each time, so that the stride is
+# factor * size + rest, which calls of two sizes tell: 1 * size + 1. What fits no such form stays a
+# number.
+def _with_gaps(
+    requests: dict[Source, SizeRequest],
+    index: int,
+    tensor: Tensor,
+    earlier: Sequence[FunctionMeta],
+) -> dict[Source, SizeRequest]:
+    """The requests of an argument, with the strides that change with a size and are no product of
+    sizes. Note [strides with gaps]."""
+    for role, part, _ in parts_by_role(Primal(index), tensor):
+        metas = [x.meta for meta in reversed(earlier) for x in meta.inputs if x.role == role]
+        before = [
+            (tuple(map(hint_of, each.shape)), tuple(map(hint_of, each.stride)))
+            for each in metas
+            if len(each.shape) == part.ndim
+        ]
+        for source in sources_of(role, part.meta):
+            asked, dim = requests.get(source), source.dim
+            other = next((each for each in before if each[0][dim] != part.shape[dim]), None)
+            if asked is not None and asked.same_as is None and other is not None:
+                gaps = tuple(_gaps(dim, (part.shape, part.stride()), *other))
+                requests[source] = attrs.evolve(asked, gaps=gaps) if gaps else asked
+    return requests
+
+
+def _gaps(
+    of: int, now: tuple[Shape, Shape], shape: Shape, stride: Shape
+) -> Iterator[tuple[int, int, int]]:
+    """(dimension, factor, rest) of the strides that two calls show to depend on one size."""
+    (size, step), more = (now[0][of], now[1][of]), now[0][of] - shape[of]
+    if not step or not stride[of]:
+        return
+    for dim, (wide, before) in enumerate(zip(now[1], stride, strict=True)):
+        if dim == of or wide % step or before % stride[of] or wide <= step:
+            continue
+        factor, left = divmod(wide // step - before // stride[of], more)
+        rest = wide // step - factor * size
+        if not left and factor > 0 and rest >= 0:
+            yield dim, factor, rest
 
 
 def _sizes_before(role: GivenRole, ndim: int, earlier: Iterable[FunctionMeta]) -> list[Shape]:

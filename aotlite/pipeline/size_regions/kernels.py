@@ -73,7 +73,6 @@ class SizedKernels:
         fits = all(most is None or value <= most for value, most in rooms)
         return usual if fits and all(each.holds(usual) for each in table.log) else hints
 
-
     def after(self, key: object, change: Change) -> SizedKernels | None:
         """The kernels of the graph after a change with this key. None if the change needs sizes as
         numbers."""

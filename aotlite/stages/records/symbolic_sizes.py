@@ -33,6 +33,7 @@ SHORT = 1 << 31
 """Ints among the arguments from -SHORT to SHORT - 1 become symbols; longer ones stay numbers. So
 most sums and products of them are known to fit the ints that ops take."""
 
+
 @attrs.frozen
 class SizeSource:
     """Where each call finds the value of a symbol: in dimension `dim` of a flat argument, or of the
@@ -148,6 +149,9 @@ class SizeRequest:
     """Whether it is a size, or a number that equals one: then it is not below 0."""
     is_float: bool = False
     """Whether it is a float, which becomes an input."""
+    gaps: tuple[tuple[int, int, int], ...] = ()
+    """(dimension, factor, rest) of each dimension whose stride is (factor * size + rest) times the
+    stride of this one, as of `x[:, :-1]` (DYN-7)."""
     same_as: SizeSource | None = None
     """The size of a wrapper that this one, of a part, is assumed to equal (SUB-18)."""
 
@@ -204,7 +208,13 @@ class SymbolicSizes:
         shape = [self._size(each, size) for each, size in zip(sources, meta.shape, strict=True)]
         if not is_symbolic(shape):
             return meta
-        stride = symbolic_strides(tuple(shape), meta.shape, meta.stride)
+        gaps = {
+            dim: (each.dim, factor, rest)
+            for each, size in zip(sources, shape, strict=True)
+            if is_symbolic((size,))
+            for dim, factor, rest in self.requests[each].gaps
+        }
+        stride = symbolic_strides(tuple(shape), meta.shape, meta.stride, gaps)
         made = tensor_meta(tuple(shape), stride, meta.dtype, meta.device)
         self.metas[role] = made
         return made

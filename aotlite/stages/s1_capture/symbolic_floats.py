@@ -79,9 +79,7 @@ class FloatRecorder(CaptureRecorder):
                 args = (*args[:i], plain(value), *args[i + 1 :])
         return args
 
-    def _input(
-        self, op: Op, args: tuple[object, ...], i: int, number: SymFloat
-    ) -> Tensor | None:
+    def _input(self, op: Op, args: tuple[object, ...], i: int, number: SymFloat) -> Tensor | None:
         """The tensor that a node takes in the place of a number; None where it takes the number."""
         pure = op.functional if isinstance(op, InplaceOp) else op
         if not isinstance(pure, PureOp) or pure.numbers == "unwrapped":

@@ -39,5 +39,3 @@ def _memory_of(values: AliasValues, node: Node) -> None:
     held: TensorMeta = flat.meta  # type: ignore[assignment]
     step = ViewStep(AS_STRIDED, (meta.shape, meta.stride, 0), held, meta)
     values.env[node] = Alias(Group(held, flat), chain_of(step), 0, meta)
-
-

@@ -38,9 +38,7 @@ def rebuilt_wrapper(
     error: Exception | None = None
     try:
         with recording(recorder):
-            made: Tensor = unflatten(
-                cls, inner, spec, meta.shape, meta.stride, shown=shown
-            )
+            made: Tensor = unflatten(cls, inner, spec, meta.shape, meta.stride, shown=shown)
         if always_same_meta(made.meta, meta):
             made.meta = meta
         else:

@@ -275,8 +275,6 @@ def _order(window: MemoryWindow, other: MemoryWindow) -> list[int] | None:
     return found
 
 
-
-
 class _Operand(NamedTuple):
     meta: TensorMeta
 

@@ -92,7 +92,6 @@ def _lines(text: str) -> str:
 class _Writer:
     """Makes the entries of nodes, and collects the tables that these refer to."""
 
-
     def __init__(self, graph: Graph, *, places: bool) -> None:
         self.graph = graph
         self.symbols = WrittenSymbols(graph) if graph.symbols else None

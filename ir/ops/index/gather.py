@@ -128,8 +128,8 @@ def take_along_dim(self: Operand, indices: Operand, dim: int | None) -> Operand:
             f"take_along_dim: argument 'indices' has dtype {indices.dtype}, expected {dtypes.int64}"
         )
     if dim is None:
-        flat, places = (in_shape(x, (sizes.numel(x.shape),)) for x in (self, indices))
-        return flat.gather(0, places)
+        flat = in_shape(self, (sizes.numel(self.shape),))
+        return flat.gather(0, in_shape(indices, (sizes.numel(indices.shape),)))
     if len(self.shape) != len(indices.shape):
         raise ShapeError(
             f"take_along_dim: argument 'indices' has shape {indices.shape}, expected "

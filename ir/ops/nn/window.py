@@ -112,6 +112,7 @@ def lines(xp: Namespace, count: int, step: int, first: int) -> Array:
 FEW = 25
 """Places of a window that are written out: 5 x 5."""
 
+
 def _are_few(over: Ints) -> bool:
     """Whether the places of a window are written out: never where their number is a symbol."""
     count = sizes.numel(over)

@@ -127,9 +127,7 @@ class SymFloat(PythonNumber):
         return found
 
     # --- arithmetic
-    def combined(
-        self, function: Function, sign: str, operands: tuple[object, ...]
-    ) -> object:
+    def combined(self, function: Function, sign: str, operands: tuple[object, ...]) -> object:
         """`function(*operands)`, of which one is this number; an expression if it is a float."""
         known = [plain(x) if type(x) is SymInt else x for x in operands]
         if not all(map(_is_operand, known)):

@@ -260,4 +260,3 @@ class Solver:
                 elif atom.function == "**":
                     found.append(self.number(atom.right) >= 0)
         return found
-

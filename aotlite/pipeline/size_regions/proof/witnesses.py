@@ -215,7 +215,7 @@ def needs_of(
     recorded = retrace.traced(sizes)
     found = sizes.table.log
     if [each.text for each in found] != [each.text for each in guards]:
-        raise Unrepeatable("the function has other guards when it is traced again" )
+        raise Unrepeatable("the function has other guards when it is traced again")
 
     def differs(values: Mapping[str, int]) -> bool:
         fixed = {role: concrete(each, values) for role, each in symbolic.items()}

@@ -1,0 +1,99 @@
+"""DYN-7: strides of slices of a tensor that is no argument follow the sizes that change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aotlite as al
+from aotlite.backends.native.compiler.toolchain import find_compiler
+from aotlite.ir.geometry.sizes import hint_of
+from aotlite.nn import functional as F
+
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
+BACKENDS = ["reference", pytest.param("cpu", marks=needs_compiler)]
+
+
+def numbers(*shape: int) -> al.Tensor:
+    given = np.arange(np.prod(shape, dtype=int)) * 7 % 11 - 5
+    return al.tensor((given / 4).reshape(shape).astype(np.float32))
+
+
+CUT: dict[str, tuple[Callable[[int, int], al.Tensor], Callable[[Any], Any]]] = {
+    "without the last": (lambda b, n: numbers(b, n)[:, :-1], lambda x: x.sin()),
+    "without the first": (lambda b, n: numbers(b, n)[:, 1:], lambda x: x.sin()),
+    "half": (lambda b, n: numbers(b, 2 * n).chunk(2, 1)[0], lambda x: x.sin().sum(0)),
+    "rows": (lambda b, n: numbers(b, n, 4)[:, :-1], lambda x: x.transpose(1, 2) @ x),
+    "heads": (lambda b, n: numbers(b, 2, n, 4)[:, :, 1:], lambda x: x.softmax(-1) * 2),
+    "a border": (
+        lambda b, n: numbers(b, 3, n + 2, n + 3)[:, :, 1:-1, 1:-1],
+        lambda x: F.conv2d(x, al.ones(2, 3, 3, 3), padding=1).relu(),
+    ),
+}
+SIZES = ((4, 9), (4, 9), (4, 7), (4, 12), (4, 5), (3, 7), (2, 6), (1, 9), (1, 3), (3, 3))
+
+
+@pytest.mark.rules("DYN-7", "DYN-3")
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", CUT)
+def test_what_a_slice_leaves_out_makes_no_entries(
+    name: str, dynamic: bool | None, backend: str
+) -> None:
+    cut, function = CUT[name]
+    compiled = al.compile(function, backend=backend, dynamic=dynamic)
+    for sizes in SIZES:
+        outcomes = []
+        for each in (function, compiled):
+            x = cut(*sizes).detach().requires_grad_()
+            assert not x.is_contiguous() or sizes[0] == 1
+            result = each(x)
+            (result * 1.5).sum().backward()
+            assert x.grad is not None
+            outcomes.append((result.detach().numpy(), result.stride(), x.grad.numpy()))
+        np.testing.assert_allclose(outcomes[0][0], outcomes[1][0], rtol=1e-6, atol=1e-6)
+        assert outcomes[0][1] == outcomes[1][1]
+        np.testing.assert_allclose(outcomes[0][2], outcomes[1][2], rtol=1e-6, atol=1e-6)
+    # One for the first length, or for its stride, and for each dimension that is seen to change.
+    assert len(compiled.entries) == (3 if dynamic is None else 2), str(compiled.regions())
+
+
+@pytest.mark.rules("DYN-7")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_language_model_is_compiled_twice_for_all_lengths(backend: str) -> None:
+    weight = numbers(11, 4).requires_grad_()
+
+    def step(tokens: Any, following: Any) -> Any:
+        scores = F.embedding(tokens, weight) @ weight.T
+        return F.cross_entropy(scores.flatten(0, 1), following.flatten())
+
+    compiled = al.compile(step, backend=backend)
+    for length in (9, 9, 7, 12, 5, 20, 3):
+        text = (al.arange(4 * length) % 11).reshape(4, length)
+        assert abs(step(text[:, :-1], text[:, 1:]) - compiled(text[:, :-1], text[:, 1:])) < 1e-5
+    assert len(compiled.entries) == 2
+
+
+@pytest.mark.rules("DYN-7")
+def test_a_part_of_a_buffer_keeps_its_stride() -> None:
+    buffer = numbers(4, 32)
+    compiled = al.compile(lambda x: x * 2, backend="reference")
+    for length in (5, 7, 9, 31):
+        found = compiled(buffer[:, :length])
+        np.testing.assert_array_equal(found.numpy(), buffer[:, :length].numpy() * 2)
+    assert len(compiled.entries) == 2
+    shown = compiled.entries[1].meta.inputs[0].meta
+    assert shown.stride == (32, 1)
+
+
+@pytest.mark.rules("DYN-7")
+def test_another_cut_is_another_entry() -> None:
+    compiled = al.compile(lambda x: x * 2, backend="reference")
+    for length, cut in ((9, 1), (7, 1), (9, 2), (7, 2), (12, 2), (12, 1), (30, 1), (6, 3)):
+        x = numbers(4, length)[:, :-cut]
+        np.testing.assert_array_equal(compiled(x).numpy(), x.numpy() * 2)
+    strides = [tuple(map(hint_of, each.meta.inputs[0].meta.stride)) for each in compiled.entries]
+    assert strides == [(9, 1), (7, 1), (9, 1), (7, 1), (6, 1)]
