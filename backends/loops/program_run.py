@@ -168,7 +168,8 @@ class _Writer:
             "try:",
             *[f"    {line}" for line in body],
             "except MemoryError as error:",
-            f"    raise full({self.graph.name!r}, error) from error",
+            f"    if (told := full({self.graph.name!r}, error)) is error: raise",
+            "    raise told from error",
         ]
         text = self.source.text("run", "box")
         return self.source.compiled(text, "run", f"<aotlite {self.graph.name}>"), text

@@ -81,12 +81,15 @@ def expression_of_call(op: PureOp, result: DType, args: Sequence[object]) -> Sca
 def _promoted(op: PureOp, args: Sequence[Any], tensors: Sequence[int]) -> DType:
     """Returns the dtype to which operands, and numbers in an operand's place, promote."""
     found: list[Any] = []
+    parameters = op.schema.parameters
     for i, a in enumerate(args):
         if i in tensors:
             found.append((a.dtype, len(a.shape)))
-        elif i in op.mixed and type(a) in _KINDS:
+        elif not parameters[i].type.holds_number:
+            continue  # the kernel computes with it, in the operands' dtype
+        elif type(a) in _KINDS:
             found.append(a)
-        elif i in op.mixed and type(a) is SymInt:
+        elif type(a) is SymInt:
             found.append(0)
     return dtypes.result_type(found)
 

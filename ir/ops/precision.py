@@ -31,6 +31,13 @@ def number_in(dtype: DType, number: Any) -> Any:
     return number
 
 
+def whole(number: Any) -> int:
+    """The number without its fraction. Raises OverflowError for nan, as for infinities."""
+    if number != number:
+        raise OverflowError("cannot convert float NaN to integer")
+    return int(number)
+
+
 def taken_by(dtype: DType, number: object) -> Any:
     """A number that arrays of the dtype accept: extension dtypes accept no int above 2**63."""
     if type(number) is int and number >= 1 << 63 and dtype.kind == dtypes.FLOATING:

@@ -89,7 +89,7 @@ def _apply(tensor: Tensor | None, op: Op, args: tuple[object, ...]) -> Any:
         if moved is None:
             raise
     except BUILTIN as error:
-        explained = in_words(op.name, args, error)
+        explained = in_words(getattr(op, "functional", op).name, args, error)
         if explained is error:
             raise
         raise explained from error

@@ -10,7 +10,7 @@ from aotlite.ir.geometry.sizes import always_same
 from aotlite.ir.graph import Node
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.op import InplaceOp
-from aotlite.ir.ops.creation.factories import FULL
+from aotlite.ir.ops.creation.factories import FULL, can_be_full
 from aotlite.ir.ops.elementwise.comparisons import CAST
 from aotlite.ir.ops.shape.copies import COPY_
 from aotlite.ir.ops.views.view_ops import EXPAND
@@ -52,7 +52,7 @@ def _result(values: AliasValues, op: InplaceOp, node: Node, alias: Alias) -> Nod
         if not always_same(source.meta.shape, meta.shape):
             source = values.build.emit(EXPAND, (source, meta.shape))
         return source
-    if op.overwrites:
+    if op.overwrites and can_be_full(node.args[1], meta.dtype):
         return values.build.emit(FULL, (meta.shape, node.args[1], meta.dtype, meta.device))
     value = values.build.emit(op.functional, tuple([values.read(a) for a in node.args]))
     if value.meta.dtype is not meta.dtype:  # type: ignore[union-attr]

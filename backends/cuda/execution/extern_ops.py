@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.backends.calling_convention import Window
+from aotlite.backends.loops.interpreter.program_interpreter import results_of
 from aotlite.backends.loops.program import Extern, Placed, operands_of
 from aotlite.ir.arrays import ArrayBackend, array_over
 
@@ -29,8 +30,7 @@ def extern(step: Extern, arrays: ArrayBackend) -> Callable[[Sequence[Window]], N
             return value
 
         args = [argument(value) for value in step.args]
-        found = arrays.quiet(step.op.kernel, arrays, step.meta, *args)
-        found = found if type(step.meta) is tuple else (found,)
+        found = results_of(step, arrays, args)
         into = iter(zip(results, windows[count:], strict=True))
         for placed, result in zip(step.results, found, strict=True):
             if placed is not None:

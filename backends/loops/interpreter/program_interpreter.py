@@ -43,7 +43,8 @@ from aotlite.backends.loops.program import (
     values_of,
     writes,
 )
-from aotlite.ir.arrays import NUMPY, Array
+from aotlite.ir.arrays import NUMPY, Array, ArrayBackend
+from aotlite.ir.errors import BUILTIN, in_words
 from aotlite.ir.scalar.evaluation import apply, evaluate
 from aotlite.ir.scalar.expression import walk
 
@@ -280,6 +281,18 @@ def _matrix(window: MatrixWindow, step: Gemm, shape: tuple[int, int], memory: Me
     return strided(memory[window.buffer], window.start, (*step.batch, *shape), strides)
 
 
+def results_of(step: Extern, library: ArrayBackend, args: Sequence[Any]) -> tuple[Any, ...]:
+    """The results of an op's own kernel. Raises eager's errors."""
+    try:
+        found = library.quiet(step.op.kernel, library, step.meta, *args)
+    except BUILTIN as error:
+        told = in_words(step.op.name, step.args, error)
+        if told is error:
+            raise
+        raise told from error
+    return found if type(step.meta) is tuple else (found,)
+
+
 def run_extern(step: Extern, memory: Memory) -> None:
     """Runs an op by its own kernel."""
 
@@ -292,9 +305,7 @@ def run_extern(step: Extern, memory: Memory) -> None:
         return value
 
     library = NUMPY
-    results = library.quiet(step.op.kernel, library, step.meta, *map(array, step.args))
-    if type(step.meta) is not tuple:
-        results = (results,)
+    results = results_of(step, library, [array(value) for value in step.args])
     for placed, result in zip(step.results, results, strict=True):
         if placed is None:
             continue

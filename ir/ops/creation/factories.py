@@ -14,6 +14,7 @@ from aotlite.ir.dtypes.limits import finfo, iinfo
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.loops import Loops, LoopTensor, Position
@@ -39,6 +40,14 @@ def fitted(op: str, value: Number, dtype: DType) -> complex:
     if dtype.kind == FLOATING:
         return _real(op, value, value, dtype)
     return _whole(op, value, dtype)
+
+
+def can_be_full(value: Any, dtype: DType) -> bool:
+    """Whether a tensor of the dtype can be full of the value, as far as that is known."""
+    try:
+        return type(value) not in NUMBERS or fitted("full", value, dtype) is not None
+    except ArgumentError:
+        return False
 
 
 def _real(op: str, value: Number, part: float, dtype: DType) -> float:
@@ -145,8 +154,10 @@ def _arange_kernel(
 
 def _arange_loops(
     k: Loops, meta: TensorMeta, count: int, start: float, step: float, *_: object
-) -> LoopTensor:
+) -> LoopTensor | None:
     if meta.dtype.kind < dtypes.FLOATING:
+        if not math.isfinite(start) or not math.isfinite(step):
+            return None
         first, by = int(start), int(step)
         return k.map(meta, lambda i: k.cast(k.position(i * by + first), meta.dtype))
     wide = dtypes.float64

@@ -3,12 +3,14 @@ operand, as PyTorch's do."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir import scalar as s
 from aotlite.ir.arrays import Array, Namespace
+from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.op import PureOp
 from aotlite.ir.op.composite import composite
@@ -192,12 +194,33 @@ def prelu(self: Operand, weight: Operand) -> Operand:
 def _fitting(name: str, a: Array, number: float) -> float:
     """The number; ArgumentError if the array's dtype cannot hold it."""
     dtype = dtypes.from_numpy(a.dtype)
-    if dtype.kind == dtypes.INTEGER:
-        whole = int(number)
-        if number_in(dtype, whole) != whole:
-            raise ArgumentError(f"{name}: a bound is {number}, expected one that {dtype} holds")
-        return whole
-    return number
+    if not _is_held(dtype, number):
+        raise ArgumentError(f"{name}: a bound is {number}, expected one that {dtype} holds")
+    return int(number) if dtype.kind == dtypes.INTEGER else number
+
+
+def _is_held(dtype: DType, number: float) -> bool:
+    """Whether a dtype holds the number; integers hold it without its fraction."""
+    if dtype.kind != dtypes.INTEGER:
+        return True
+    return math.isfinite(number) and bool(number_in(dtype, int(number)) == int(number))
+
+
+def _check_held(a: Any, *numbers: float) -> None:
+    """Raises OverflowError for a number that the kernel refuses: it has no expression then."""
+    for number in numbers:
+        if not _is_held(a.dtype, number):
+            raise OverflowError(f"{number} as {a.dtype}, expected a number that the dtype holds")
+
+
+def _hardtanh_scalar(a: Element, low: float, high: float) -> Element:
+    _check_held(a, low, high)
+    return s.minimum(s.maximum(a, low), high)
+
+
+def _threshold_scalar(a: Element, threshold: float, value: float) -> Element:
+    _check_held(a, value)
+    return s.where(s.le(a, threshold), value, a)
 
 
 def _hardtanh_kernel(xp: Namespace, a: Array, low: float, high: float) -> Array:
@@ -211,7 +234,7 @@ HARDTANH = _activation(
         (self > min_val).logical_and(self < max_val).where(grad, 0)
     ),
     kernel=_hardtanh_kernel,
-    scalar=lambda a, low, high: s.minimum(s.maximum(a, low), high),
+    scalar=_hardtanh_scalar,
     inplace=True,
     refuses=_REAL_NUMBERS,
 )
@@ -249,7 +272,7 @@ THRESHOLD = _activation(
     kernel=lambda xp, a, threshold, value: xp.where(
         a <= threshold, xp.asarray(_fitting("threshold", a, value), dtype=a.dtype), a
     ),
-    scalar=lambda a, threshold, value: s.where(s.le(a, threshold), value, a),
+    scalar=_threshold_scalar,
     inplace=True,
     refuses=_REAL_NUMBERS,
 )
@@ -268,6 +291,8 @@ def _softshrink_kernel(xp: Namespace, a: Array, lambd: float) -> Array:
 
 
 def _softshrink_scalar(a: Element, lambd: float) -> Element:
+    if not lambd >= 0:  # which the kernel refuses
+        raise ArithmeticError(f"lambd is {lambd}, expected at least 0")
     inner = s.where(s.lt(a, -lambd), a + lambd, a * 0.0)
     return s.where(s.gt(a, lambd), a - lambd, inner)
 

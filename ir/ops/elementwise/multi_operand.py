@@ -18,8 +18,9 @@ from aotlite.ir.ops.declare import pointwise, pointwise_rule, same, to_float
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused
 from aotlite.ir.ops.pointwise_rows import binary
-from aotlite.ir.ops.precision import number_in
+from aotlite.ir.ops.precision import number_in, whole
 from aotlite.ir.scalar import Element
+from aotlite.ir.scalar.expression import Scalar, const
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 
 # ------------------------------------------------------------------------------------ scaled sums
@@ -102,16 +103,15 @@ def _check_alpha(name: str, alpha: float, dtype: DType) -> None:
 _NUMERIC: Refused = BOOL | STORED
 
 
-def _value_in(xp: Namespace, a: Array, value: float) -> float:
+def _value_in(dtype: DType, value: float) -> float:
     """The factor `value` as PyTorch takes it: cut to a whole number for integers."""
-    dtype = dtypes.from_numpy(a.dtype)
-    return number_in(dtype, int(value)) if dtype.kind == dtypes.INTEGER else value
+    return number_in(dtype, whole(value)) if dtype.kind == dtypes.INTEGER else value
 
 
 ADDCMUL = pointwise(
     "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-    kernel=lambda xp, a, b, c, value: a + b * c * _value_in(xp, b, value),
-    scalar=lambda a, b, c, value: a + b * c * value,
+    kernel=lambda xp, a, b, c, value: a + b * c * _value_in(dtypes.from_numpy(b.dtype), value),
+    scalar=lambda a, b, c, value: a + b * c * _value_in(b.dtype, value),
     vjp={
         "self": lambda grad: grad,
         "tensor1": lambda grad, tensor2, value: grad * conj(tensor2 * value),
@@ -268,7 +268,9 @@ def _xlogy_kernel(xp: Namespace, a: Array, b: Array) -> Array:
     return xp.where(xp.isnan(b), b, product)
 
 
-def _xlogy_scalar(a: Element, b: Element) -> Element:
+def _xlogy_scalar(a: Any, b: Any) -> Element:
+    if type(b) is not Scalar:  # in the dtype of `a`, as the kernel has it
+        b = const(float(b), a.dtype)
     return s.where(s.isnan(b), b, s.where(s.eq(a, 0), 0.0, a * s.log(b)))
 
 

@@ -33,7 +33,7 @@ from aotlite.ir.ops.index.positions import (
 )
 from aotlite.ir.ops.index.scatter import REDUCTIONS
 from aotlite.ir.ops.loops import Element, Loops, LoopTensor, Place
-from aotlite.ir.ops.precision import number_in
+from aotlite.ir.ops.precision import number_in, whole
 from aotlite.ir.ops.views.forms import in_shape
 from aotlite.ir.scalar.expression import Scalar
 
@@ -226,7 +226,7 @@ def _index_add_loops(
     if combine is None or meta.dtype is dtypes.bool_ and alpha != 1:
         return None
     if type(alpha) is float and meta.dtype.kind == dtypes.INTEGER:
-        alpha = int(alpha)
+        alpha = whole(alpha)
 
     def value(i: tuple[Place, ...]) -> Scalar:
         if alpha == 1:

@@ -22,7 +22,7 @@ from aotlite.ir.ops.composed import composed
 from aotlite.ir.ops.declare import common_device, common_dtype
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.linalg.products import check_batches, check_factors, check_ranks
-from aotlite.ir.ops.precision import number_in, taken_by, widened
+from aotlite.ir.ops.precision import number_in, taken_by, whole, widened
 from aotlite.ir.ops.views.forms import in_shape
 
 Shape = tuple[int, ...]
@@ -110,7 +110,7 @@ def _factor(dtype: DType, value: Any) -> Number:
     """A factor of sums of this dtype: whole for integers, where it wraps."""
     if dtype.is_differentiable:
         return taken_by(dtype, value)
-    return bool(int(value)) if dtype is dtypes.bool_ else number_in(dtype, int(value))
+    return bool(whole(value)) if dtype is dtypes.bool_ else number_in(dtype, whole(value))
 
 
 def _scaled(grad: Operand, factor: float) -> Operand:
