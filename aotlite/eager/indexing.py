@@ -19,6 +19,7 @@ from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, S
 from aotlite.ir.geometry import sizes
 from aotlite.ir.ops.index.indexing import check_indices, integer_indices, unrepeated
 from aotlite.ir.ops.views.view_ops import SELECT, SLICE
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 
@@ -190,7 +191,7 @@ def set_item(tensor: Tensor, index: object, value: object) -> None:
 
 
 def _check_value(tensor: Tensor, value: object) -> None:
-    if isinstance(value, (int, float, np.number, np.bool_, SymInt, SymFloat, Tensor)):
+    if isinstance(value, (int, float, np.number, np.bool_, SymInt, SymFloat, SizeFloat, Tensor)):
         return
     if isinstance(value, complex):
         if not tensor.is_complex():

@@ -51,7 +51,7 @@ from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.guards.float_guards import facts_of, numbers_of
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
-from aotlite.stages.records.symbolic_sizes import running
+from aotlite.stages.records.symbolic_sizes import computing, running
 from aotlite.stages.s1_capture import abandon, capture
 from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s2_analyze.subclass_parts import with_parts
@@ -203,7 +203,7 @@ def _convention_and_joint(
     calling = None
     try:
         calling = compilation.stages["convention"](captured, meta)
-        with running(captured.recorder.sizes, Texts.PLACES):  # of errors that are recorded
+        with running(captured.recorder.sizes, Texts.PLACES), computing(captured.recorder.sizes):
             both = compilation.stages["joint"](captured, meta)
         captured.recorder.check_numbers()  # the backward of a custom function may read some too
         meta = attrs.evolve(meta, training=both.has_backward, failure=_failure(both))

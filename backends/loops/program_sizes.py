@@ -32,6 +32,7 @@ from aotlite.ir.graph.symbolic.numbers import with_sizes
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.scalar.expression import Affine, Scalar, const, load, unknown, with_operands
 from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.symint import SymInt
 
 T = TypeVar("T")
@@ -54,7 +55,7 @@ class SizesAt:
             return tuple(map(self._put, value))
         if type(value) is Placed:
             return Placed(value.buffer, self.put(value.start), self.put(value.meta))
-        if type(value) is not SymInt and type(value) is not TensorMeta:
+        if type(value) not in (SymInt, SizeFloat, TensorMeta):
             return value
         if value not in self._known:
             self._known[value] = concrete(value, self.values)

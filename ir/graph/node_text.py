@@ -24,6 +24,7 @@ from aotlite.ir.meta.text import dtype_text, meta_text
 from aotlite.ir.op import Op
 from aotlite.ir.op.host_function import HostFunction
 from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.symint import SymInt
 
 __all__ = [
@@ -40,7 +41,8 @@ __all__ = [
 ]
 
 _WORD = re.compile("inf|nan")
-_CALL = re.compile(r"\b(max|min)(?=\()")
+_CALL = re.compile(r"(?<![.\w])(max|min|abs|round|int|float)(?=\()")
+_MATH = re.compile(r"(?<![.\w])math\.")
 
 Names = Mapping[Node, str]
 
@@ -50,7 +52,7 @@ def literal(value: object, names: Names) -> str:
     """An argument as Python text that evaluates to exactly it (nan, -0.0, dtypes, devices too).
 
     What Python has no literal for is an attribute of `ops`: `ops.inf`, `ops.float32`. A symbolic
-    size is its expression: `2*s0`, `ops.sym_max(s0, 1)`.
+    size is its expression: `2*s0`, `ops.sym_max(s0, 1)`; so is a float made of sizes, `s0 / 3`.
     """
     match value:
         case Node():
@@ -69,10 +71,17 @@ def literal(value: object, names: Names) -> str:
         case HostFunction():
             return f"ops.host_function({quoted(value.name)})"
         case SymInt():
-            return _CALL.sub("ops.sym_\\g<0>", str(value))
+            return _of_ops(str(value))
+        case SizeFloat():
+            return _of_ops(value.text)
         case int() if value.bit_length() > _DIGITS:
             return hex(value)
     return repr(value)
+
+
+def _of_ops(text: str) -> str:
+    """An expression of sizes, with attributes of `ops` for Python's functions."""
+    return _MATH.sub("ops.math.", _CALL.sub("ops.sym_\\g<0>", text))
 
 
 _DIGITS = 10_000

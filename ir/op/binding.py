@@ -13,6 +13,7 @@ from typing import Any
 from aotlite.ir.dtypes import DType
 from aotlite.ir.op.parameter_types import LEAST, MOST
 from aotlite.ir.op.schema import Schema
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 
@@ -117,7 +118,8 @@ def _same(args: tuple[object, ...], bound: tuple[object, ...]) -> bool:
 NUMBERS = (int, float, bool, complex)
 
 
-KINDS: Mapping[type, type] = {**{kind: kind for kind in NUMBERS}, SymInt: int, SymFloat: float}
+_SYMBOLIC: Mapping[type, type] = {SymInt: int, SymFloat: float, SizeFloat: float}
+KINDS: Mapping[type, type] = {**{kind: kind for kind in NUMBERS}, **_SYMBOLIC}
 """Type of a number in a tensor's place -> what stands for it in the key."""
 
 

@@ -23,8 +23,8 @@ NOTHING: Mapping[str, object] = {}
 _WORDS: Mapping[str, object] = {
     "inf": math.inf,
     "nan": math.nan,
-    "sym_max": max,
-    "sym_min": min,
+    "math": math,
+    **{f"sym_{each.__name__}": each for each in (max, min, abs, round, int, float)},
     **{dtype_text(dtype): dtype for dtype in dtypes.DTYPES},
 }
 
@@ -34,8 +34,8 @@ class OpNamespace:
 
     It binds its arguments to the op's schema and returns `call(op, args)`. `ops.constant(name,
     meta)` looks a constant up in `constants`, `ops.device(name)` a device in `devices`. `ops.inf`,
-    `ops.nan`, dtypes, and `sym_max` and `sym_min` of sizes are there as well. Raises ArgumentError
-    for other names.
+    `ops.nan`, dtypes, and Python's functions of sizes (`sym_max`, `math`) are there as well.
+    Raises ArgumentError for other names.
 
     >>> ops = OpNamespace(lambda op, args: (op.name, args))
     >>> ops.full(2, ops.inf)

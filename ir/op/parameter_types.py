@@ -20,7 +20,8 @@ from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.geometry.memory_format import MemoryFormat
 from aotlite.ir.geometry.sizes import as_size
 from aotlite.ir.op.host_function import HostFunction
-from aotlite.ir.symbols.calls import Call
+from aotlite.ir.symbols.calls import Call, Computed
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 
@@ -44,7 +45,8 @@ Number = int | float | complex
 
 _INT: Final = frozenset((int,))
 
-LEAST: Final = -(1 << 63)
+MOST_SIZE: Final = 1 << 63
+LEAST: Final = -MOST_SIZE
 MOST: Final = (1 << 64) - 1
 """The range of a Scalar that is an int: int64 and uint64 together, as in PyTorch."""
 
@@ -83,9 +85,12 @@ def _short(value: SymInt) -> object:
 
 
 def _is_bounded(value: object) -> bool:
-    """Whether some symbol in a number has both bounds, as ints among arguments do."""
+    """Whether some symbol in a number has both bounds, as ints among arguments do, or an int made
+    of floats may be too large."""
     atoms = [atom for monomial in value.terms for atom in monomial] if type(value) is SymInt else []
     for atom in atoms:
+        if isinstance(atom, Computed):
+            return atom.limit >= MOST_SIZE
         if isinstance(atom, Call):
             if _is_bounded(atom.left) or _is_bounded(atom.right):
                 return True
@@ -119,7 +124,7 @@ def _to_int(value: object) -> object:
 
 def _to_float(value: object) -> object:
     value = _number_of(_unwrapped(value))
-    if isinstance(value, bool) or not isinstance(value, (int, float, SymInt, SymFloat)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, SymInt, SymFloat, SizeFloat)):
         return UNFIT
     try:
         return float(value)
@@ -228,7 +233,7 @@ class ParameterType:
 
 
 def _basic_types() -> list[ParameterType]:
-    numbers = frozenset((bool, float, complex, SymFloat))  # an int may be too large
+    numbers = frozenset((bool, float, complex, SymFloat, SizeFloat))  # an int may be too large
     return [
         ParameterType("Tensor", _to_tensor),
         ParameterType("Scalar", _to_number, as_is=numbers),

@@ -21,6 +21,7 @@ import attrs
 from aotlite.ir.dtypes import advice_on_ndarrays
 from aotlite.ir.errors import ArgumentError, noted, too_long
 from aotlite.ir.op.parameter_types import PARAMETER_TYPES, UNFIT, ParameterType
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.python_number import plain
 from aotlite.ir.symbols.symint import SymInt
 
@@ -216,7 +217,7 @@ class Schema:
         return tuple(arranged)
 
     def _unfit(self, parameter: SchemaParameter, value: object) -> ArgumentError:
-        if type(value) is SymInt:
+        if type(value) is SymInt or type(value) is SizeFloat:
             value = value.plain()
         if type(value) is int and "Scalar" in parameter.type.text:
             return self._refusal(*too_long(value))

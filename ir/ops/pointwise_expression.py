@@ -18,6 +18,7 @@ from aotlite.ir.op import PureOp
 from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.ops.precision import number_in
 from aotlite.ir.scalar.expression import Scalar, cast, const, number, parameter
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.symint import SymInt
 
 _KINDS = frozenset(NUMBERS)
@@ -69,7 +70,9 @@ def expression_of_call(op: PureOp, result: DType, args: Sequence[object]) -> Sca
     """
     tensors = [i for i, a in enumerate(args) if type(a) is TensorMeta]
     known = [
-        parameter(len(args) + i, dtypes.int64) if i in op.mixed and isinstance(a, SymInt) else a
+        parameter(len(args) + i, _SYMBOLIC.get(type(a), dtypes.int64))
+        if i in op.mixed and type(a) in _SYMBOLIC
+        else a
         for i, a in enumerate(args)
     ]
     try:
@@ -91,16 +94,35 @@ def _promoted(op: PureOp, args: Sequence[Any], tensors: Sequence[int]) -> DType:
             found.append(a)
         elif type(a) is SymInt:
             found.append(0)
+        elif i in op.mixed and type(a) is SizeFloat:
+            found.append(0.0)
     return dtypes.result_type(found)
+
+
+_SYMBOLIC: dict[type, DType] = {SymInt: dtypes.int64, SizeFloat: dtypes.float64}
+"""The dtype of what stands for a symbolic number."""
+_SINGLE_ROUNDED = (dtypes.float32, dtypes.float64)
+
+
+def _size_float(op: PureOp, value: SizeFloat, narrow: DType, wide: DType) -> Scalar:
+    """Returns a float made of sizes as the kernel holds it: a double, rounded once."""
+    held = wide if op.numbers == "wide" else narrow
+    if op.numbers == "unwrapped" or held not in _SINGLE_ROUNDED or wide not in _SINGLE_ROUNDED:
+        raise OverflowError(f"{op.name}: {value} as {held}, expected a number")
+    return cast(const(value, held), wide)
 
 
 def _number(op: PureOp, i: int, value: object, narrow: DType, wide: DType) -> object:
     """Returns a number rounded to the dtype in which the op's kernel holds it."""
     kind = type(value)
+    if type(value) is SizeFloat and i in op.mixed:
+        return _size_float(op, value, narrow, wide)
     if kind is SymInt and i in op.mixed:
         if wide.kind == dtypes.INTEGER and wide is not dtypes.int64:
             raise OverflowError(f"{op.name}: {value} as {wide}, which may not hold it")
         return cast(const(value, wide if op.numbers == "wide" else narrow), wide)
+    if kind is SizeFloat:
+        raise OverflowError(f"{op.name}: {value}, expected a number")
     if kind not in _KINDS:
         return value
     if i not in op.held:

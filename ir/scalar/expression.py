@@ -29,6 +29,7 @@ from aotlite.ir.scalar.primitives import (
     LOGICAL,
     PRIMITIVE,
 )
+from aotlite.ir.symbols.floats.size_float import SizeFloat, bits_of
 from aotlite.ir.symbols.symint import SymInt
 
 
@@ -181,10 +182,13 @@ def _intern(op: str, args: tuple[object, ...], dtype: DType, key: object = None)
 def const(value: Any, dtype: DType) -> Scalar:
     """Returns the number as the dtype holds it. All NaNs are one constant; -0.0 and 0.0 are two.
 
-    A symbolic size is an int64 constant, cast to the dtype.
+    A symbolic size is an int64 constant, cast to the dtype; a float made of sizes is the bits of
+    one (SIZ-21).
     """
     if type(value) is SymInt and dtype is not dtypes.int64:
         return cast(const(value, dtypes.int64), dtype)
+    if type(value) is SizeFloat:
+        return cast(bits(const(bits_of(value), dtypes.int64), dtypes.float64), dtype)
     if dtype is dtypes.bool_:
         value = bool(value)
     elif dtype.is_floating_point:

@@ -7,6 +7,7 @@ guards. Spec: `specs/symbols.md`.
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -72,7 +73,7 @@ class Assumption:
             if type(left) is float or type(right) is float:
                 return False  # an earlier assumption, that no exponent is negative, fails then
             return RELATIONS[self.fact.relation](left, right)
-        except ZeroDivisionError:  # an earlier assumption, that the divisor is not 0, fails then
+        except (ArithmeticError, ValueError):  # an earlier assumption fails then: a divisor is 0
             return False
 
     def __repr__(self) -> str:
@@ -95,6 +96,9 @@ class Answer:
         return bool(self.function(*concrete(self.operands, values)) == self.value)
 
     def __repr__(self) -> str:
+        said = getattr(self.function, "said", None)
+        if said is not None:
+            return str(said(self.operands, self.value))
         operands = ", ".join(map(str, self.operands))
         return f"{self.function.__name__}({operands}) is {self.value}"
 
@@ -259,7 +263,8 @@ def unassuming(table: Looked | None) -> Iterator[None]:
 # Code points for private use, which no text of a library has.
 _OPEN, _CLOSE = "\ue5f0", "\ue5f1"
 _PLACE: Final = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
-_FUNCTIONS = {"max": max, "min": min}
+_FUNCTIONS = (max, min, abs, int, float, round)
+_SCOPE: dict[str, object] = {"math": math, **{each.__name__: each for each in _FUNCTIONS}}
 
 
 def marked(expression: str) -> str:
@@ -280,5 +285,5 @@ def at_places(text: str, values: Mapping[str, int]) -> str:
     """
     if _OPEN not in text:
         return text
-    scope = {"__builtins__": {}, **_FUNCTIONS, **values}
+    scope = {"__builtins__": {}, **_SCOPE, **values}
     return _PLACE.sub(lambda found: str(eval(found[1], scope)), text)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeAlias
 
 from aotlite.ir.errors import UnsupportedError
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.floats.operations import Operation
 from aotlite.ir.symbols.polynomial import (
     Atom,
     Monomial,
@@ -27,7 +29,7 @@ from aotlite.ir.symbols.polynomial import (
 )
 from aotlite.ir.symbols.symint import SymInt, Table
 
-__all__ = ["FUNCTIONS", "Call", "call", "evaluated", "text_of", "without_quotient"]
+__all__ = ["FUNCTIONS", "Call", "Computed", "call", "evaluated", "text_of", "without_quotient"]
 
 Value: TypeAlias = "int | SymInt"
 
@@ -55,6 +57,47 @@ class Call(Atom):
         if self.function in ("max", "min"):
             return f"{self.function}({self.left}, {self.right})"
         return f"{_inner(self.left)}{_SIGNS[self.function]}{_inner(self.right)}"
+
+
+class Computed(Atom):
+    """An atom that Python computes of sizes and floats: `math.ceil(s0 * 0.3)`.
+
+    Nothing is known of its value, but that it is not negative where its function gives no other
+    numbers: what code assumes about it is a guard, which computes it.
+    """
+
+    __slots__ = ("_value_of", "depth", "limit", "operands", "operation", "room")
+
+    def __init__(
+        self,
+        number: int,
+        operation: Operation,
+        operands: tuple[object, ...],
+        shape: tuple[int, float],
+        value_of: Callable[..., int],
+    ) -> None:
+        self.room: Range = operation.least, None
+        super().__init__(number, *self.room)
+        self.operation = operation
+        self.operands = operands
+        self.depth, self.limit = shape
+        """How many expressions of floats are in one another; no absolute value is greater."""
+        self._value_of = value_of
+
+    def value(self, values: Mapping[str, int]) -> int:
+        """The value where symbols have these values; an expression where these are sizes of another
+        table. Raises what Python raises."""
+        operands = [concrete(each, values) for each in self.operands]
+        return self._value_of(self.operation, operands, self.limit)
+
+    def __str__(self) -> str:
+        return self.operation.text([_operand_text(each) for each in self.operands])
+
+
+def _operand_text(value: object) -> str:
+    if isinstance(value, SymInt):
+        return text_of(value.terms)
+    return str(getattr(value, "text", None) or repr(value))
 
 
 _SIGNS = {"//": "//", "%": " % ", "**": "**"}
@@ -119,6 +162,8 @@ def evaluated(terms: Terms, values: Mapping[str, int]) -> int:
         for atom in monomial:
             if isinstance(atom, Call):
                 c *= _applied(atom, values)
+            elif isinstance(atom, Computed):
+                c *= atom.value(values)
             elif isinstance(atom, Symbol) and atom.name in values:
                 c *= values[atom.name]
             else:
@@ -341,6 +386,8 @@ def _product(monomial: Monomial, c: int) -> str:
 
 def _factor(atom: Atom, *, alone: bool) -> str:
     text = str(atom)
+    if isinstance(atom, Computed):
+        return f"({text})" if atom.operation.is_sign else text
     plain = alone or not isinstance(atom, Call) or atom.function in ("max", "min")
     return text if plain else f"({text})"
 

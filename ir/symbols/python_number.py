@@ -26,7 +26,9 @@ __all__ = [
     "BELOW",
     "CALLED",
     "NEGATED",
+    "NOT_COMPUTED",
     "RELATIONS",
+    "SIGNS",
     "Binary",
     "PythonNumber",
     "plain",
@@ -52,8 +54,11 @@ CALLED: Final[dict[str, Binary]] = {
     "%": operator.mod,
     "**": operator.pow,
 }
+SIGNS: Final[dict[object, str]] = {operator.add: "+", operator.sub: "-", operator.mul: "*"}
 NEGATED: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
+NOT_COMPUTED: Final = object()
+"""What `SymbolTable.computes` returns for what it makes no expression of."""
 _KINDS = (int, float, Number, timedelta)
 """Classes whose operators ask an operand whether it is an int, and do nothing with a symbol."""
 
@@ -69,21 +74,22 @@ def plain(value: object) -> Any:
     return value
 
 
-def _both(function: Binary) -> tuple[Method, Method]:
-    """The methods of a binary operator, `self + other` and `other + self`."""
+def _both(function: Binary, name: str = "") -> tuple[Method, Method]:
+    """The methods of a binary operator, `self + other` and `other + self`; `name` is that of an
+    operation which expressions may hold."""
 
     def left(self: PythonNumber, other: object) -> object:
-        return self.with_value(function, other)
+        return self.computed(name, function, (self, other))
 
     def right(self: PythonNumber, other: object) -> object:
-        return self.with_value(lambda value, other: function(other, value), other)
+        return self.computed(name, function, (other, self))
 
     return left, right
 
 
-def _one(function: Callable[[int], object]) -> Method:
+def _one(function: Callable[[int], object], name: str = "") -> Method:
     def method(self: PythonNumber) -> object:
-        return function(self.plain())
+        return self.computed(name, function, (self,))
 
     return method
 
@@ -107,6 +113,28 @@ class PythonNumber:
         def plain(self) -> int:
             """The value; logs what is assumed about it."""
 
+    def computed(
+        self, name: str, function: Callable[..., object], operands: tuple[Any, ...]
+    ) -> Any:
+        """The result of an operation on this number, and perhaps another one: an expression, where
+        the table makes some; else that of the values."""
+        computes = getattr(getattr(self, "table", None), "computes", None)
+        found = NOT_COMPUTED if computes is None else computes(name, operands)
+        if found is not NOT_COMPUTED:
+            return found
+        if len(operands) == 1:
+            return function(self.plain())
+        left, right = operands
+        if left is self:
+            return self.with_value(function, right)
+        return self.with_value(lambda value, other: function(other, value), left)
+
+    def compared_with(self, relation: str, other: object) -> Any:
+        """The comparison with a number that is no int."""
+        computes = getattr(getattr(self, "table", None), "computes", None)
+        found = NOT_COMPUTED if computes is None else computes.compared(relation, self, other)
+        return self.with_value(RELATIONS[relation], other) if found is NOT_COMPUTED else found
+
     def with_value(self, function: Binary, other: object) -> Any:
         """`function(value, other)` for another number; for anything else, such as a tensor or a
         user's class, NotImplemented: that is asked next, and takes the symbol."""
@@ -115,21 +143,23 @@ class PythonNumber:
         return NotImplemented
 
     # --- operators
-    __add__, __radd__ = _both(operator.add)
-    __sub__, __rsub__ = _both(operator.sub)
-    __mul__, __rmul__ = _both(operator.mul)
-    __truediv__, __rtruediv__ = _both(operator.truediv)
-    __floordiv__, __rfloordiv__ = _both(operator.floordiv)
-    __mod__, __rmod__ = _both(operator.mod)
+    __add__, __radd__ = _both(operator.add, "+")
+    __sub__, __rsub__ = _both(operator.sub, "-")
+    __mul__, __rmul__ = _both(operator.mul, "*")
+    __truediv__, __rtruediv__ = _both(operator.truediv, "/")
+    __floordiv__, __rfloordiv__ = _both(operator.floordiv, "//")
+    __mod__, __rmod__ = _both(operator.mod, "%")
     __divmod__, __rdivmod__ = _both(divmod)
     __lshift__, __rlshift__ = _both(operator.lshift)
     __rshift__, __rrshift__ = _both(operator.rshift)
-    __and__, __rand__ = _both(operator.and_)
-    __or__, __ror__ = _both(operator.or_)
-    __xor__, __rxor__ = _both(operator.xor)
-    __rpow__ = _both(operator.pow)[1]
+    __and__, __rand__ = _both(operator.and_, "&")
+    __or__, __ror__ = _both(operator.or_, "|")
+    __xor__, __rxor__ = _both(operator.xor, "^")
+    __rpow__ = _both(operator.pow, "**")[1]
 
     def __pow__(self, other: object, modulus: object = None) -> object:
+        if modulus is None:
+            return self.computed("**", operator.pow, (self, other))
         return self.with_value(lambda value, other: pow(value, other, plain(modulus)), other)
 
     __neg__ = _one(operator.neg)
@@ -141,14 +171,16 @@ class PythonNumber:
     __index__ = __int__
     __float__ = _one(float)
     __complex__ = _one(complex)
-    __floor__ = _one(math.floor)
-    __ceil__ = _one(math.ceil)
-    __trunc__ = _one(math.trunc)
-    __round__ = _named("__round__")
+    __floor__ = _one(math.floor, "math.floor")
+    __ceil__ = _one(math.ceil, "math.ceil")
+    __trunc__ = _one(math.trunc, "math.trunc")
+
+    def __round__(self, digits: object = None) -> object:
+        return self.computed("round", round, (self,) if digits is None else (self, digits))
 
     # --- the methods and attributes of int
-    bit_length = _named("bit_length")
-    bit_count = _named("bit_count")
+    bit_length = _one(int.bit_length, ".bit_length")
+    bit_count = _one(int.bit_count, ".bit_count")
     to_bytes = _named("to_bytes")
     conjugate = _named("conjugate")
     as_integer_ratio = _named("as_integer_ratio")

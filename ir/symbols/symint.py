@@ -27,6 +27,7 @@ from aotlite.ir.symbols.python_number import (
     CALLED,
     NEGATED,
     RELATIONS,
+    SIGNS,
     Binary,
     PythonNumber,
     plain,
@@ -320,18 +321,16 @@ class SymInt(PythonNumber):
 
     def _called(self, function: str, left: Any, right: Any) -> Any:
         other = right if left is self else left
-        if _is_whole(other):
+        if _is_whole(other) and (function != "**" or type(right) is not int or right >= 0):
             return self.table.call(function, left, right)
         if isinstance(other, bool):
             return self._called(function, *[int(v) if v is other else v for v in (left, right)])
-        if left is self:
-            return self.with_value(CALLED[function], other)
-        return self.with_value(lambda value, other: CALLED[function](other, value), other)
+        return self.computed(function, CALLED[function], (left, right))
 
     def _otherwise(self, function: Binary, other: object) -> Any:
         if isinstance(other, (bool, SymBool)):
             return function(self, int(other))
-        return self.with_value(function, other)
+        return self.computed(SIGNS[function], function, (self, other))
 
     # ------------------------------------------------------------------------------- comparison
     # Equal polynomials are one object. A dict calls `__eq__` only for equal hashes: hardly ever.
@@ -368,7 +367,7 @@ class SymInt(PythonNumber):
         if isinstance(other, (bool, SymBool)):
             other = int(other)
         elif kind is not int and kind is not SymInt:
-            return self.with_value(RELATIONS[relation], other)
+            return self.compared_with(relation, other)
         elif kind is SymInt and other.table is not self.table:
             return NotImplemented if relation in ("==", "!=") else self.table.refuse(other)
         truth = self.table.compare(SymBool(self, relation, other))

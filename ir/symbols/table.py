@@ -69,6 +69,8 @@ class SymbolTable:
     """Whether rules run by cases (`ir/symbols/cases`): set by a size whose range is given."""
     asked: Callable[[SymBool | Answer], object] | None = attrs.field(default=None, init=False)
     """Gets what the hints answer instead of the log; it may raise."""
+    computes: Any = attrs.field(default=None, init=False)
+    """Makes expressions of what no integers express (`floats`); None: these take values."""
     counts: CountSymbols | None = attrs.field(default=None, init=False)
     """The symbols that depend on values; None where there are none."""
     log: list[Assumption] = attrs.field(factory=list, init=False)

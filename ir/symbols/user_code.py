@@ -208,6 +208,8 @@ def symbols_in(value: Any) -> set[str]:
 
 
 def _of_atom(atom: Any) -> set[str]:
+    if hasattr(atom, "operands"):
+        return symbols_in(atom.operands)
     return {atom.name} if hasattr(atom, "hint") else symbols_in((atom.left, atom.right))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,6 +23,7 @@ base, if the two have one shape."""
 # {x}, {y}: tensors; {i}, {i2}: sizes; {s}, {s2}: sizes that may be slices' ends; {j}, {d}, {p}.
 UNARY = """
 {x} * 2.0 | {x}.exp() | {x}.relu() | -{x} | {x}.detach() | {x} + {i} | {x}.clone() | {x} / {i}
+{x} * ({i} / 3) | {x} + math.sqrt(abs({i})) | {x} * (1 / math.sqrt(max({i}, 1))) | {x} - float({i})
 {x} * (1 / max({i}, 1)) | {x}.masked_fill({x} > 0, 1.0) | {x}.tril() | {x}.triu() | {x}.double()
 """
 BINARY = """
@@ -83,7 +85,7 @@ CHECKS = (
 CONDITIONS = """
 {i} == 1 | {i} == {i2} | {i} > 3 | {i} % 2 == 0 | {i} <= {i2} | {i} != 0 | {i} // 2 > 1 | {i}
 {x}.numel() > 6 | {x}.shape[0] in (2, 4) | {i} * {i2} == 8 | min({i}, {i2}) == 2
-{x}.shape == {y}.shape
+{x}.shape == {y}.shape | {i} / 3 > 1 | {i} * 0.5 == {i2} | {i} > 2.5
 len({x}) > 2 | 2 < {i} < 6 | {i} % 3 == 1 and {i2} > 2 | {i} == 1 or {i2} == 1 | {x}.is_contiguous()
 not {i} > 2 | {i} - {i2} > 0 | {i} % max({i2}, 1) == 0 | {x}.ndim == 2 | {x}.stride(0) == {i}
 """
@@ -91,6 +93,7 @@ INTS = """
 n | m | k | n | m | n + 1 | n * m | n // 2 | m % 3 | max(n, m) | min(n, 3) | 2 | 1 | n - m
 abs(n - m)
 (n + 1) // 2 | n ** 2 | len({x}) | {x}.shape[-1] | {x}.numel() | n - n // 2 | -n | m - 1 | n % 2 | 3
+math.ceil(n / 2) | int(m * 0.7) | round(n / 3) | math.isqrt(n) | int(n ** 0.5) | n.bit_length()
 {x}.ndim | int(n / 2) | sum({x}.shape) | divmod(n, 3)[1] | (n > 2) + 1 | {x}.shape[0] // 2
 -(-n // 2)
 """
@@ -138,7 +141,7 @@ class SizeProgram:
 
     def function(self) -> Callable[..., Any]:
         """The function of the text."""
-        scope: dict[str, Any] = {"al": al}
+        scope: dict[str, Any] = {"al": al, "math": math}
         text = self.text
         file = f"<{hash(text):x}>"  # so that a guard shows its line
         linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file

@@ -319,7 +319,7 @@ ASKING: dict[str, Callable[[int], Any]] = {
     "compared": lambda n: 1 if n > 2 else 2,
     "equal": lambda n: [n == 2][0] and 1,
     "as a float": float,
-    "divided": lambda n: n / 2,
+    "a quotient": lambda n: n / 2 > 1,
     "an item": lambda n: [1, 2, 3, 4, 5][n],
     "a text": lambda n: f"{n}",
     "counted": lambda n: list(range(n)),

@@ -11,6 +11,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import BOOL, COMPLEX, FLOATING, DType
 from aotlite.ir.dtypes.limits import iinfo
 from aotlite.ir.errors import ArgumentError
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.python_number import plain
 from aotlite.ir.symbols.symint import SymBool, SymInt
@@ -28,7 +29,7 @@ def host_array(data: object, dtype: DType | None) -> tuple[np.ndarray, DType]:
         host = np.asarray(data)
         return host, dtypes.from_numpy(host.dtype)
     kinds = set(_leaf_types(data))
-    if kinds & {SymInt, SymBool, SymFloat}:
+    if kinds & {SymInt, SymBool, SymFloat, SizeFloat}:
         data = plain(data)
         kinds = set(_leaf_types(data))
     if kinds <= _NUMBERS:

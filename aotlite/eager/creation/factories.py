@@ -19,7 +19,9 @@ from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.geometry.memory_format import MemoryFormat, strides_in
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
+from aotlite.ir.symbols.python_number import plain
 
 Place = Device | str | None
 
@@ -209,7 +211,8 @@ def arange(
     start, end, step = [
         v.item() if isinstance(v, Tensor) and not v.shape else v for v in (start, end, step)
     ]
-    start, end, step = [v.plain() if type(v) is SymFloat else v for v in (start, end, step)]
+    floats = (SymFloat, SizeFloat)
+    start, end, step = [plain(v) if type(v) in floats else v for v in (start, end, step)]
     bounds = {"start": start, "end": end, "step": step}
     for name, value in bounds.items():
         if not isinstance(value, (int, float)) and sizes.as_size(value) is None:
@@ -218,8 +221,8 @@ def arange(
             raise ArgumentError(f"arange: argument '{name}' is {value}, expected a finite number")
     dtype = as_dtype(dtype)
     if dtype is None:
-        floats = any(isinstance(value, float) for value in bounds.values())
-        dtype = dtypes.default_dtype if floats else dtypes.int64
+        has_floats = any(isinstance(value, float) for value in bounds.values())
+        dtype = dtypes.default_dtype if has_floats else dtypes.int64
         dtype = dtype if out is None else out.dtype
     if dtype is dtypes.int64:
         start, end, step = [int(v) if isinstance(v, float) else v for v in (start, end, step)]

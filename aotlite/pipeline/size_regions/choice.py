@@ -23,7 +23,7 @@ from aotlite.ir.graph.role import Part, Primal
 from aotlite.pipeline.arguments import FlatArguments
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import CompiledEntry
-from aotlite.pipeline.size_regions.exact_types import type_question
+from aotlite.pipeline.size_regions.exact_types import searched
 from aotlite.pipeline.size_regions.named_dimensions import named_sizes
 from aotlite.pipeline.size_regions.tensor_marks import MARKS, STATIC, marks_of, was_symbolic
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -65,12 +65,19 @@ def symbolic_sizes(
             asked = _of_argument(index, tensor, metas, named, options)
             requests |= _with_gaps(asked, index, tensor, [each.meta for each in earlier])
     requests |= _ints(call, named, seen, options, {each.name for each in requests.values()})
+    if not requests:
+        return None
     marked = {source.argument for source, asked in requests.items() if asked.is_marked}
+    question, scopes = searched(function, call.leaves)
     if not all(each.is_marked for each in requests.values()):
-        if type_question(function, call.leaves) is not None:
+        if question is not None:
             whole = {i for i, tensor in call.tensors() if i in marked and is_wrapper(tensor)}
             requests = {x: y for x, y in requests.items() if y.is_marked or x.argument in whole}
-    return SymbolicSizes(requests) if requests else None
+    if not requests:
+        return None
+    made = SymbolicSizes(requests)
+    made.table.computes.scopes = scopes
+    return made
 
 
 def _of_argument(

@@ -30,6 +30,7 @@ from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.provenance.location import Location, place_of
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.guards.access_paths import NOTHING, attributes_of
@@ -53,7 +54,7 @@ _REFUSING: Final = """
     numpy.random.permutation numpy.random.default_rng
 """
 """Functions that raise for a symbol. Code that catches the error asks so."""
-_OWN: Final = {*dir(SymInt), *dir(SymFloat)} - {*dir(int), *dir(float)}
+_OWN: Final = {*dir(SymInt), *dir(SymFloat), *dir(SizeFloat)} - {*dir(int), *dir(float)}
 """The attributes of symbols that ints and floats do not have."""
 _OWN_PROTOCOLS: Final = {name for name in _OWN if name.startswith("__")}
 _MOST: Final = 20_000
@@ -80,6 +81,14 @@ def type_question(function: object, leaves: Sequence[object]) -> TypeQuestion | 
     """What a function, or something that it can call, asks of the type or identity of an object;
     None if nothing does. An answer that only goes into an error that is raised does not count."""
     return _Search().run([function, *leaves])
+
+
+def searched(
+    function: object, leaves: Sequence[object]
+) -> tuple[TypeQuestion | None, list[dict[str, Any]]]:
+    """`type_question`, and the variables of the modules whose functions were found before that."""
+    search = _Search()
+    return search.run([function, *leaves]), list(search.scopes.values())
 
 
 def names_types_in_errors(function: object, leaves: Sequence[object]) -> bool:
@@ -236,6 +245,8 @@ class _Search:
     _waiting: deque[tuple[object, bool]] = attrs.field(factory=deque)
     _catches: bool = False
     """Whether some code catches errors."""
+    scopes: dict[int, dict[str, Any]] = attrs.field(factory=dict)
+    """The variables of the modules whose functions can be called, by id."""
     _refusing: str | None = None
     """What raises an error for a symbol."""
 
@@ -313,6 +324,7 @@ class _Search:
         if not is_users(function):
             return
         read, scope = _read(function.__code__), function.__globals__
+        self.scopes[id(scope)] = scope
         self._names |= read.attributes | read.texts
         self._catches |= read.catches
         for load in read.loads:

@@ -7,7 +7,7 @@ Spec: `specs/size_regions.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
@@ -19,6 +19,8 @@ from aotlite.ir.graph.role import Part, Primal
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_strides
 from aotlite.ir.symbols.assumption import Texts, printing
+from aotlite.ir.symbols.floats.python_functions import python_functions
+from aotlite.ir.symbols.floats.size_expressions import Computing
 from aotlite.ir.symbols.polynomial import Range
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import SymbolTable
@@ -185,6 +187,9 @@ class SymbolicSizes:
     _known: dict[str | Source, SymInt] = attrs.field(factory=dict)
     """By the name of a dimension, or by a source: the symbol."""
 
+    def __attrs_post_init__(self) -> None:
+        self.table.computes = Computing(self.table)
+
     def __bool__(self) -> bool:
         """Whether some size or number became a symbol."""
         return bool(self.sources or self.counts)
@@ -288,6 +293,11 @@ class SymbolicSizes:
 def with_numbers(sizes: SymbolicSizes | None, leaves: Sequence[object]) -> list[object]:
     """The flat arguments, with symbols for the ints and floats that were asked for."""
     return list(leaves) if sizes is None else [sizes.number(i, x) for i, x in enumerate(leaves)]
+
+
+def computing(sizes: SymbolicSizes | None) -> AbstractContextManager[None]:
+    """A block in which code of the user's runs, and Python's functions of numbers take symbols."""
+    return nullcontext() if sizes is None else python_functions(sizes.table.computes.scopes)
 
 
 @contextmanager

@@ -23,11 +23,12 @@ from aotlite.ir.errors import AotliteError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.graph.role import Output
 from aotlite.ir.symbols.assumption import Texts
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.stages.records.capture import ArgumentLeaf, Captured, Containers
 from aotlite.stages.records.guards.snapshots import PLAIN
-from aotlite.stages.records.symbolic_sizes import SymbolicSizes, running, with_numbers
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes, computing, running, with_numbers
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
@@ -85,7 +86,7 @@ def _captured(
     before, outer = STATE.grad_mode, (STATE.recorder, STATE.watch)
     STATE.recorder, STATE.watch = recorder, None  # hooks of the caller must not see fakes (GEN-8)
     try:
-        with raising_refusals(recorder), observing():
+        with raising_refusals(recorder), observing(), computing(recorder.sizes):
             flat, containers = flatten(call(faked))
             results = [_result(recorder, leaf, leaves) for leaf in flat]
             hooks = recorder.hooks.leaving(results)
@@ -128,7 +129,7 @@ def _result(recorder: CaptureRecorder, leaf: object, arguments: Sequence[object]
         if argument is leaf and isinstance(leaf, TrackedObject):
             return ArgumentLeaf(index)
     leaf = bool(leaf) if isinstance(leaf, SymBool) else leaf
-    if not isinstance(leaf, (*PLAIN, SymInt, SymFloat)):
+    if not isinstance(leaf, (*PLAIN, SymInt, SymFloat, SizeFloat)):
         raise noted(
             UnsupportedError(
                 f"capture: the function returns {leaf!r} of type {type(leaf).__name__}, expected "

@@ -21,6 +21,7 @@ from aotlite.ir.graph.symbolic.numbers import with_sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.symbols.assumption import at_places, concrete
 from aotlite.ir.symbols.calls import settled
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.stages.records.backward.gradient_reads import GradientReads, merged
@@ -50,6 +51,8 @@ class AtSizes:
         kind = type(value)
         if kind is SymInt:
             return self._number(value)
+        if kind is SizeFloat:
+            return self._float(value)
         if kind is Node:
             return self._nodes.get(value, value)
         if kind is str:
@@ -86,6 +89,9 @@ class AtSizes:
 
     def _number(self, value: SymInt) -> Any:
         return concrete(value, self.values)
+
+    def _float(self, value: SizeFloat) -> Any:
+        return value.concrete(self.values)
 
     def _meta(self, meta: TensorMeta) -> TensorMeta:
         return meta.concrete(self.values)
@@ -166,6 +172,9 @@ class Settled(AtSizes):
 
     def _number(self, value: SymInt) -> Any:
         return settled(self.table, value)
+
+    def _float(self, value: SizeFloat) -> Any:
+        return value
 
     def _meta(self, meta: TensorMeta) -> TensorMeta:
         if not is_symbolic((*meta.shape, *meta.stride)):

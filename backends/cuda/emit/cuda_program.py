@@ -35,6 +35,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.errors import BackendError
 from aotlite.ir.geometry.sizes import Size, minimum
 from aotlite.ir.scalar.expression import walk
+from aotlite.ir.symbols.floats.size_float import is_bits
 
 MOST_BLOCKS = 2**31 - 1
 """The most blocks of a grid. Kernels loop by whole grids, so that a smaller grid is right, too."""
@@ -203,14 +204,15 @@ class _SizedPrinter(_Printer):
         used = SizeNames.used(code.lines)
         self.used[name] = list(used)
         self.reaches += [*reaches(kernel.extents, kernel.body), code.units]
-        kind = "i64" if self.wide else "i32"
-        return [f"const {kind} {size}" for size in used.values()]
+        entries = list(self.names.entries)
+        wide = {k: self.wide or is_bits(entries[k]) for k in used}
+        return [f"const {'i64' if wide[k] else 'i32'} {size}" for k, size in used.items()]
 
     def with_sizes(self, launch: Launch) -> Launch:
         """Returns the launch with the sizes that its kernel takes."""
         entries = list(self.names.entries)
         sizes: list[Any] = [entries[k] for k in self.used[launch.name]]
-        self.reaches += sizes
+        self.reaches += [each for each in sizes if not is_bits(each)]
         short = launch.short
         if short is not None:
             short = (*short[:2], self.with_sizes(short[2]))

@@ -19,6 +19,7 @@ from aotlite.ir.op import PureOp
 from aotlite.ir.op.binding import CACHE_LIMIT
 from aotlite.ir.ops.pointwise_expression import expression_of
 from aotlite.ir.scalar.expression import Scalar, walk, with_operands
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.symint import SymInt
 
 _TEMPLATES: dict[tuple[object, ...], ExpressionTemplate | None] = {}
@@ -63,7 +64,7 @@ class ExpressionTemplate:
 
 # ----------------------------------------------------------------------------------- templates
 def _template_for(op: PureOp, result: DType, args: tuple[object, ...]) -> ExpressionTemplate | None:
-    if any(type(a) is SymInt for a in args):  # a cache would keep the sizes of a graph alive
+    if not {SymInt, SizeFloat}.isdisjoint(map(type, args)):  # a cache would keep a graph's sizes
         return _made(op, result, args)
     key = (op, result, *map(_key, args))
     if key not in _TEMPLATES:

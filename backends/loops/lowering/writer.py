@@ -43,6 +43,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.precision import accumulator, number_in
 from aotlite.ir.scalar import expression
 from aotlite.ir.scalar.expression import Affine, Scalar
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.proving import is_proved
 from aotlite.ir.symbols.symint import SymInt
 
@@ -324,6 +325,10 @@ class LoopWriter:
         if type(value) is complex:
             raise NoLoops
         if type(value) is SymInt and (dtype is dtypes.int64 or dtype.kind == dtypes.FLOATING):
+            return expression.const(value, dtype)
+        if type(value) is SizeFloat:
+            if dtype is not dtypes.float64 and dtype is not dtypes.float32:
+                raise NoLoops
             return expression.const(value, dtype)
         if type(value) is SymInt and dtype is dtypes.uint64 and is_proved(value >= 0):
             return expression.cast(expression.const(value, dtypes.int64), dtype)

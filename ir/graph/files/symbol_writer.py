@@ -17,6 +17,7 @@ from aotlite.ir.provenance.location import Location
 from aotlite.ir.symbols.assumption import Answer, Assumption
 from aotlite.ir.symbols.calls import Call
 from aotlite.ir.symbols.cases.parts import names_in
+from aotlite.ir.symbols.floats.size_float import depth_of
 from aotlite.ir.symbols.polynomial import Atom
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import SymbolTable, table_of
@@ -115,6 +116,8 @@ class WrittenSymbols:
         if value.table is not self.table:
             _refuse("a size", f"{value} of another trace, expected sizes of one trace")
         text = self.table.expression(value)
+        if depth_of(value):
+            _refuse("a size", f"{text[:60]}, which is made of floats, expected one of integers")
         if size_tree(text) is None:
             most = f"at most {TEXT} characters, and {DEPTH} brackets in one another"
             _refuse("a size", f"{text[:60]}, expected an expression of {most}")

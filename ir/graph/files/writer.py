@@ -38,6 +38,7 @@ from aotlite.ir.graph.text.roles import parse_role
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Op
 from aotlite.ir.provenance.location import Location, Place, Places
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.symint import SymInt
 
 __all__ = ["FORMAT", "VERSION", "Json", "in_file_order", "text_of"]
@@ -147,6 +148,8 @@ class _Writer:
             return [self.argument(item) for item in value]
         if kind is SymInt:
             return self.size(value)
+        if kind is SizeFloat:
+            refuse("an argument", f"{value.text}, a float made of sizes", "a number (SER-15)")
         if kind is int and abs(value) >= _TOO_LARGE:
             refuse("an argument", "an integer of too many digits", f"at most {DIGITS}")
         if kind in _PLAIN:

@@ -19,6 +19,7 @@ from aotlite.ir.graph.graph import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.assumption import concrete
 from aotlite.ir.symbols.cases.parts import names_in
+from aotlite.ir.symbols.floats.size_float import SizeFloat, sizes_in
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import table_of
 
@@ -58,6 +59,8 @@ def sizes_among(values: Iterable[object]) -> Iterator[SymInt]:
         kind = type(value)
         if kind is SymInt:
             yield value  # type: ignore[misc]
+        elif kind is SizeFloat:
+            yield from sizes_in(value)  # type: ignore[arg-type]
         elif kind is tuple:
             yield from sizes_among(value)  # type: ignore[arg-type]
         elif kind is TensorMeta:

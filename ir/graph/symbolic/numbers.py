@@ -16,6 +16,7 @@ import attrs
 from aotlite.ir.graph.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.symint import SymInt
 
 __all__ = ["at_sizes", "with_sizes"]
@@ -61,7 +62,7 @@ def with_sizes(
             items = [changed(item) for item in value]  # type: ignore[attr-defined]
             same = all(map(is_, items, value))  # type: ignore[call-overload]
             return value if same else tuple(items)  # type: ignore[return-value]
-        if kind is not TensorMeta and kind is not SymInt:
+        if kind is not TensorMeta and kind is not SymInt and kind is not SizeFloat:
             return value
         found = known.get(id(value))
         if found is None:

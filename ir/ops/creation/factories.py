@@ -19,6 +19,7 @@ from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.scalar.expression import Scalar
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.symint import SymInt
 
 
@@ -111,6 +112,8 @@ def _full_kernel(
 
 def _element(value: Number, dtype: DType) -> Number:
     """The number in the dtype; a symbolic size itself where the dtype holds every size."""
+    if isinstance(value, SizeFloat) and dtype in (dtypes.float32, dtypes.float64):
+        return value
     wide = dtype is dtypes.int64 or (dtype.kind == FLOATING and dtype is not dtypes.float16)
     return value if wide and isinstance(value, SymInt) else fitted("full", value, dtype)
 

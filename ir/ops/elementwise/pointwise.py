@@ -17,6 +17,7 @@ from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, NOTHING, STORE
 from aotlite.ir.ops.pointwise_rows import binary, elementary, unary
 from aotlite.ir.ops.precision import number_in, widened
 from aotlite.ir.scalar import Element
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 
@@ -72,13 +73,13 @@ Conjugate = TypeVar("Conjugate", Operand, int, float, complex)
 
 def conj(value: Conjugate) -> Conjugate:
     """The conjugate of a complex tensor or number; real ones unchanged."""
-    if isinstance(value, (int, float, complex, SymInt, SymFloat)):
+    if isinstance(value, (int, float, complex, SymInt, SymFloat, SizeFloat)):
         return value.conjugate()
     return value.conj() if value.is_complex() else value
 
 
 def _pow_self(grad: Operand, self: Operand, exponent: Operand | Number) -> Operand:
-    if isinstance(exponent, (int, float, complex, SymInt, SymFloat)):
+    if isinstance(exponent, (int, float, complex, SymInt, SymFloat, SizeFloat)):
         if exponent == 0:
             return grad * 0
         if exponent == 1:
@@ -89,7 +90,7 @@ def _pow_self(grad: Operand, self: Operand, exponent: Operand | Number) -> Opera
 
 
 def _pow_exponent(grad: Operand, self: Operand, exponent: Operand, result: Operand) -> Operand:
-    if isinstance(self, (int, float, complex, SymInt, SymFloat)):
+    if isinstance(self, (int, float, complex, SymInt, SymFloat, SizeFloat)):
         base = result.new_full((), self)
         return grad * conj(result * base.log()) if self != 0 else grad * 0
     flat = self == 0

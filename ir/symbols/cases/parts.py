@@ -10,8 +10,9 @@ from types import MappingProxyType
 from typing import Protocol, TypeAlias, TypeVar, cast
 
 from aotlite.ir.symbols.assumption import Answer, concrete
-from aotlite.ir.symbols.calls import Call
-from aotlite.ir.symbols.polynomial import Symbol
+from aotlite.ir.symbols.calls import Call, Computed
+from aotlite.ir.symbols.floats.size_float import SizeFloat
+from aotlite.ir.symbols.polynomial import Atom, Symbol
 from aotlite.ir.symbols.symint import RELATIONS, SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable
 
@@ -159,12 +160,18 @@ def names_in(value: object) -> set[str]:
     if isinstance(value, SymInt):
         for monomial in value.terms:
             for atom in monomial:
-                found |= (
-                    names_in((atom.left, atom.right)) if isinstance(atom, Call) else {str(atom)}
-                )
+                found |= _names_in_atom(atom)
         return found
+    if type(value) is SizeFloat:
+        return names_in(value.operands)
     parts = parts_of(value)
     return found if parts is None else names_in(parts)
+
+
+def _names_in_atom(atom: Atom) -> set[str]:
+    if isinstance(atom, Call):
+        return names_in((atom.left, atom.right))
+    return names_in(atom.operands) if isinstance(atom, Computed) else {str(atom)}
 
 
 def has_calls(value: object) -> bool:
@@ -172,7 +179,8 @@ def has_calls(value: object) -> bool:
     if type(value) is tuple:
         return any(map(has_calls, value))
     if type(value) is SymInt:
-        return any(isinstance(atom, Call) for monomial in value.terms for atom in monomial)
+        atoms = [atom for monomial in value.terms for atom in monomial]
+        return any(isinstance(atom, (Call, Computed)) for atom in atoms)
     parts = parts_of(value)
     return parts is not None and has_calls(parts)
 

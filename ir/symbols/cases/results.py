@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from aotlite.ir.symbols.assumption import Answer
-from aotlite.ir.symbols.calls import Call
+from aotlite.ir.symbols.calls import Call, Computed
 from aotlite.ir.symbols.cases.parts import Fact, Open, SizePart, moved_fact, parts_of
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.polynomial import Atom, Symbol, Terms
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable
@@ -98,6 +99,8 @@ def _form(value: object, places: Mapping[str, int]) -> object:
         return _polynomial(value.terms, places)  # type: ignore[attr-defined]
     if kind is SymBool:
         return _form((value.left, value.relation, value.right), places)  # type: ignore[attr-defined]
+    if kind is SizeFloat:
+        return value.operation, _form(value.operands, places)  # type: ignore[attr-defined]
     if isinstance(value, Answer):
         return value.function, _form(value.operands, places), value.value
     parts = parts_of(value)
@@ -113,6 +116,8 @@ def _polynomial(terms: Terms, places: Mapping[str, int]) -> object:
 
 
 def _atom(atom: Atom, places: Mapping[str, int]) -> object:
+    if isinstance(atom, Computed):
+        return atom.operation, _form(atom.operands, places)
     if isinstance(atom, Call):
         return atom.function, _form(atom.left, places), _form(atom.right, places)
     return places[str(atom)]

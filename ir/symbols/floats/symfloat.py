@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 
 from aotlite.ir.provenance.location import Location, place_of
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.python_number import RELATIONS, PythonNumber, plain
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.user_code import asked_outside, asking_place
@@ -129,7 +130,7 @@ class SymFloat(PythonNumber):
     # --- arithmetic
     def combined(self, function: Function, sign: str, operands: tuple[object, ...]) -> object:
         """`function(*operands)`, of which one is this number; an expression if it is a float."""
-        known = [plain(x) if type(x) is SymInt else x for x in operands]
+        known = [plain(x) if type(x) in (SymInt, SizeFloat) else x for x in operands]
         if not all(map(_is_operand, known)):
             if operands[0] is self:
                 return self.with_value(function, known[1])
@@ -191,7 +192,7 @@ class SymFloat(PythonNumber):
 
     def compared(self, relation: str, other: object) -> bool:
         """The truth of a comparison, which is assumed."""
-        number = other.plain() if type(other) is SymInt else other
+        number = plain(other) if type(other) in (SymInt, SizeFloat) else other
         if not _is_operand(number):
             return self.with_value(RELATIONS[relation], other)
         of, compare = number, RELATIONS[relation]

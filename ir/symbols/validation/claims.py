@@ -15,7 +15,7 @@ import attrs
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.provenance.location import Location, place_of
 from aotlite.ir.symbols.assumption import Assumption, concrete
-from aotlite.ir.symbols.calls import text_of
+from aotlite.ir.symbols.calls import Computed, text_of
 from aotlite.ir.symbols.events import Claimed, Event, Events
 from aotlite.ir.symbols.polynomial import Symbol, Terms, add, multiply, subtract
 from aotlite.ir.symbols.symint import SymBool, SymInt
@@ -101,7 +101,10 @@ class Evaluation:
             return self.values[atom.name]
         found = self._calls.get(atom)
         if found is None:
-            value = CLAIMED[atom.function](self.of(atom.left), self.of(atom.right))
+            if isinstance(atom, Computed):
+                value: float = atom.value(self.values)
+            else:
+                value = CLAIMED[atom.function](self.of(atom.left), self.of(atom.right))
             if not isinstance(value, int):
                 raise ValueError(f"{atom} is {value}, expected an exponent of at least 0")
             found = self._calls[atom] = value
@@ -152,7 +155,7 @@ class Claim:
         raise."""
         try:
             return bool(self.left[0](*operands) == concrete(self.result, values))
-        except (AotliteError, *_NO_VALUE):
+        except (AotliteError, OverflowError, *_NO_VALUE):
             return False
 
     def found(self, at: Evaluation) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from aotlite.ir.symbols.assumption import Assumption
-from aotlite.ir.symbols.calls import Call
+from aotlite.ir.symbols.calls import Call, Computed
 from aotlite.ir.symbols.polynomial import Atom
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.validation.claims import (
@@ -188,12 +188,20 @@ class Solver:
         return total
 
     def _atom(self, atom: Formula) -> Formula:
+        found = self._atoms.get(atom)
+        if isinstance(atom, Computed):  # any number: what is known of it is a guard
+            return self._computed(atom) if found is None else found
         if not isinstance(atom, Call):
             return self._names[atom.name]
-        found = self._atoms.get(atom)
         if found is None:
             left, right = self.number(atom.left), self.number(atom.right)
             found = self._atoms[atom] = self._function(atom.function, left, right)
+        return found
+
+    def _computed(self, atom: Computed) -> Formula:
+        found = self._atoms[atom] = self._z3.FreshInt("computed")
+        if atom.room[0] is not None:
+            self._solver.add(found >= atom.room[0])
         return found
 
     def _function(self, function: str, left: Formula, right: Formula) -> Formula:

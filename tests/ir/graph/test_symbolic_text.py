@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.ir.errors import ArgumentError, FormatError, GuardError, ShapeError
+from aotlite.ir.errors import ArgumentError, FormatError, GuardError, ShapeError, UnsupportedError
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.compare import structurally_equal
@@ -22,6 +23,10 @@ from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import table_in, tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_meta
 from aotlite.ir.run.interpreter import run_graph
+from aotlite.ir.serialize import dumps
+from aotlite.ir.symbols.floats.operations import OPERATIONS
+from aotlite.ir.symbols.floats.size_expressions import Computing
+from aotlite.ir.symbols.floats.size_float import applied
 from aotlite.ir.symbols.table import SymbolTable
 from tests.backends.loops.helpers.sized_graphs import drawn, programs, symbolized
 from tests.ir.helpers import strategies
@@ -203,6 +208,24 @@ def test_larger_and_smaller_are_words_of_ops() -> None:
     assert "(ops.sym_max(s0, s1), ops.sym_min(9, s0))" in graph.code
     agree(graph, [np.ones((3, 8), np.float32)], {"s0": 3, "s1": 8})
     agree(graph, [np.ones((30, 8), np.float32)], {"s0": 30, "s1": 8})
+
+
+def test_floats_made_of_sizes_are_words_of_ops() -> None:
+    """Values may be named `round` and `abs`, as the ops are. A file refuses such a graph."""
+    table = SymbolTable()
+    table.computes = Computing(table)
+    x = symbolic_meta(table, tensor_meta((4, 6)), "x", ranges={0: (0, None), 1: (0, None)})
+    rows, columns = x.shape
+    scale: Any = applied(table, OPERATIONS["math.sqrt"], (rows,), math.inf)
+    many: Any = round(columns * 0.7)
+    third = abs(scale - 9.5) / 3
+    graph = graph_of(lambda x: [x.round(), x.abs() * third, x.new_ones((many,))], x)
+    assert "ops.sym_abs(ops.math.sqrt(s0) - 9.5) / 3" in graph.code
+    assert "ops.sym_round(s1 * 0.7)" in graph.code
+    for sizes in ((3, 8), (30, 7), (1, 10)):
+        agree(graph, [np.ones(sizes, np.float32)], {"s0": sizes[0], "s1": sizes[1]})
+    with pytest.raises(UnsupportedError, match="made of floats|made of sizes"):
+        dumps(graph)
 
 
 def test_no_value_is_named_like_a_symbol() -> None:

@@ -105,7 +105,9 @@ class Retrace:
         requests = {each: n for each, n in sizes.requests.items() if each.argument in wholes}
         given = {outcomes.said(each.guard.fact): True for each in self.dropped} | {**answers}
         table = outcomes.GivenAnswers(given=given) if given else SymbolTable()
-        return SymbolicSizes(requests, table)
+        made = SymbolicSizes(requests, table)
+        made.table.computes.scopes = sizes.table.computes.scopes
+        return made
 
     def traced(self, sizes: SymbolicSizes, rest: Rest = lambda *_: None) -> Traced:
         """The graphs of a trace, and the function's metadata, by stage."""

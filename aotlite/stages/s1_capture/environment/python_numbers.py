@@ -24,6 +24,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.meta import table_in
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of
@@ -203,7 +204,7 @@ def _stored(functions: Iterable[object]) -> Iterator[AccessPath]:
     for function in functions:
         if isinstance(function, types.FunctionType):
             for name in function.__code__.co_names:
-                if type(function.__globals__.get(name)) in (SymInt, SymFloat):
+                if type(function.__globals__.get(name)) in (SymInt, SymFloat, SizeFloat):
                     yield AccessPath(None, function, (("global", name),))
 
 
@@ -244,7 +245,7 @@ def _number(value: object) -> object:
 def _has_size(things: Iterable[object], depth: int) -> bool:
     """Whether there is a symbolic size among these things, or that deep in containers there."""
     for each in things:
-        if type(each) in (SymInt, SymFloat):
+        if type(each) in (SymInt, SymFloat, SizeFloat):
             return True
         if depth and isinstance(each, dict) and _has_size((*each, *each.values()), depth - 1):
             return True

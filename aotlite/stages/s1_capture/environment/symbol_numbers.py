@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import cast
 
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.python_number import PythonNumber, plain
 from aotlite.ir.symbols.symint import SymInt
@@ -51,7 +52,7 @@ def in_numbers(value: object) -> object:
     """The number of a symbol; tuples, frozen sets and slices with numbers for the symbols in them;
     anything else itself."""
     kind = type(value)
-    if kind is SymFloat:
+    if kind is SymFloat or kind is SizeFloat:
         return plain(value)  # a float that is stored is assumed
     if issubclass(kind, PythonNumber):
         number: object = cast("SymInt", value).hint
