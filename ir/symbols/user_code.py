@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar, cast
 from aotlite.ir.provenance.location import Location
 
 __all__ = [
+    "UNSEARCHED",
     "CountSymbols",
     "asked_outside",
     "asking_place",
@@ -107,13 +108,16 @@ def asking_place() -> Location | None:
 
 
 # ------------------------------------------------------------------- symbols that code keeps
-MOST_HELD = 10_000
+MOST_HELD = 100_000
 """At most so many objects are looked at, the nearest first."""
+UNSEARCHED: Final = object()
+"""What `held_symbol` finds where there are more: they may hold one."""
 
 
 def held_symbol(function: object) -> object:
     """A symbolic number that a function, hook or object reaches, to be read when it is called: in
-    its variables, and whatever objects there hold; None if there is none."""
+    its variables, and whatever objects there hold; None if there is none. UNSEARCHED if there are
+    too many objects to tell."""
     waiting, seen = deque([function]), dict[int, object]()
     while waiting and len(seen) < MOST_HELD:
         each = waiting.popleft()
@@ -123,7 +127,7 @@ def held_symbol(function: object) -> object:
         if id(each) not in seen and kind not in _HOLDS_NONE:
             seen[id(each)] = each  # alive, so that no other object gets its id
             waiting.extend(_held_by(each))
-    return None
+    return UNSEARCHED if waiting else None
 
 
 _HOLDS_NONE = frozenset(

@@ -17,6 +17,7 @@ import pytest
 
 import aotlite as al
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.symbols import user_code
 
 pytestmark = pytest.mark.rules("DYN-23")
 
@@ -163,6 +164,24 @@ def test_a_number_is_found_wherever_it_is_kept(name: str, way: str, dynamic: boo
             assert x.grad is not None
             seen.append((found.tolist(), x.grad.tolist()))
         assert seen[0] == seen[1]
+
+
+def test_a_callback_that_reaches_more_than_is_searched_has_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No search tells whether it holds a symbol."""
+    monkeypatch.setattr(user_code, "MOST_HELD", 50)
+    many = [[k] for k in range(100)]
+
+    def called(x: Any) -> Any:
+        held: Any = [many, [[[[x.shape[0]]]]]]
+        read = lambda: np.float32(held[1][0][0][0][0])
+        return x + al.effects.callback(read, results="f32[]")
+
+    compiled = al.compile(called, dynamic=True, backend="reference")
+    for n in (3, 4, 5):
+        assert compiled(al.ones(n)).tolist() == [1.0 + n] * n
+    assert len(compiled.entries) == 3
 
 
 def test_a_hook_that_each_backward_calls_is_given_its_gradient() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import collections
+import contextvars
 import itertools
+import queue
+import threading
 import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import aotlite as al
@@ -131,6 +135,67 @@ def in_error(n: Any) -> None:
 
 def in_user_dict(n: Any) -> None:
     DICT["n"] = n
+
+
+VARIABLE: contextvars.ContextVar[Any] = contextvars.ContextVar("VARIABLE", default=None)
+ROOM = threading.local()
+QUEUE: queue.Queue[Any] = queue.Queue()
+OBJECTS = np.array([None, None, None], dtype=object)
+
+
+def helper() -> None:
+    """Has an attribute."""
+
+
+def in_context(n: Any) -> None:
+    VARIABLE.set((n, [n]))
+
+
+def in_thread(n: Any) -> None:
+    ROOM.n = n
+
+
+def in_queue(n: Any) -> None:
+    QUEUE.put((n, 1))
+
+
+def in_objects(n: Any) -> None:
+    OBJECTS[1] = n
+
+
+def in_function(n: Any) -> None:
+    helper.last = n  # type: ignore[attr-defined]
+
+
+def in_closure(n: Any) -> None:
+    LIST.append(lambda m=n, *, k=(n,): (n, m, k))
+
+
+KEPT: dict[Callable[[Any], None], Callable[[], Any]] = {
+    in_context: VARIABLE.get,
+    in_thread: lambda: ROOM.n,
+    in_queue: QUEUE.get_nowait,
+    in_objects: lambda: OBJECTS.tolist(),
+    in_function: lambda: helper.last,  # type: ignore[attr-defined]
+    in_closure: lambda: LIST.pop()(),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("which", ["size", "int", "float"])
+@pytest.mark.parametrize("store", KEPT, ids=lambda each: each.__name__)
+def test_what_is_kept_where_no_variable_holds_it_is_a_number(
+    store: Callable[[Any], None], which: str, dynamic: bool
+) -> None:
+    def storing(x: Any, n: Any) -> Any:
+        store(number_of(which, x, n))
+        return x * 2
+
+    seen = []
+    for run in (storing, al.compile(storing, dynamic=dynamic, backend="reference")):
+        run(al.arange(3.0), 1.5 if which == "float" else 3)
+        seen.append(exact(KEPT[store]()))
+    assert seen[0] == seen[1]
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -22,7 +22,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tensor_facts import Mark, are_recognized, facts_of, facts_without_sizes
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.graph.role import Part, Primal
-from aotlite.ir.symbols.user_code import held_symbol
+from aotlite.ir.symbols.user_code import UNSEARCHED, held_symbol
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.guards.access_paths import (
     NOTHING,
@@ -201,7 +201,7 @@ class _Guards:
             attrs = [attr for attr, _, _ in wrapping.parts]
             what = f"the names of the parts of {place}"
             self.check(f"[*{name}_n] == {attrs}", what, f"{name}_n", str(attrs))
-            if not self.sized or held_symbol(wrapping.spec) is None:
+            if not self.sized or held_symbol(wrapping.spec) in (None, UNSEARCHED):
                 test = spec_test(self.source, f"{name}_s", wrapping.spec)
                 self.check(test, f"the spec of {place}", f"{name}_s", repr(wrapping.spec)[:80])
             for attr, of, _ in wrapping.parts:

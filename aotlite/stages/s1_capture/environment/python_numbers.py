@@ -217,6 +217,9 @@ def _put_numbers(roots: Sequence[AccessPath], leaves: list[object]) -> None:
     left, met = IN_ALL, set()
     queue = [(place, place.resolve(leaves)) for place in roots]
     for place, value in queue:  # grows while it is walked
+        if type(value) is types.FunctionType:  # its variables are roots of their own
+            put_numbers_in(vars(value))
+            continue
         if type(value) in _ALONE and not _is(value, HOLDERS):
             continue
         for _, inner, at in _spread(place, value):

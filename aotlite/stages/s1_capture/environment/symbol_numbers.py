@@ -2,6 +2,9 @@
 
     raise Missing(x.shape[0])        its args and attributes, and those of its cause
     stats.append(Row(n))             a named tuple, a namespace, a set, a slice, an error
+    later.append(lambda: n)          the variables of a closure, and the attributes of a function
+    VARIABLE.set(n); ROOM.n = n      a context variable, and what is local to this thread
+    table[0] = n                     an ndarray of objects
 
 Used by `python_numbers`. Rule: DYN-23. Spec: `specs/symbols.md`.
 """
@@ -9,10 +12,15 @@ Used by `python_numbers`. Rule: DYN-23. Spec: `specs/symbols.md`.
 from __future__ import annotations
 
 import collections
+import queue
+import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from functools import partial
 from typing import cast
+
+import numpy as np
 
 from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
@@ -26,6 +34,7 @@ MOST = 1000
 HOLDERS = (
     *(types.SimpleNamespace, types.ModuleType, type, set, frozenset, BaseException),
     *(collections.ChainMap, collections.UserDict, collections.UserList),
+    *(ContextVar, threading.local, queue.Queue, np.ndarray, types.FunctionType),
 )
 """Classes beside containers and users' own whose objects may hold symbols."""
 _LISTS = (list, collections.deque)
@@ -96,6 +105,18 @@ def _places(thing: object) -> Iterator[Place]:
         yield _never, thing.__cause__
         yield _never, thing.__context__
         yield from _attributes(thing)
+    elif issubclass(kind, types.FunctionType):
+        if is_users(cast("types.FunctionType", thing)):
+            yield from _of_function(cast("types.FunctionType", thing))
+    elif issubclass(kind, ContextVar):
+        variable = cast("ContextVar[object]", thing)
+        yield variable.set, variable.get(None)
+    elif issubclass(kind, np.ndarray):
+        yield from _elements(cast("np.ndarray", thing))
+    elif issubclass(kind, threading.local):
+        here = cast("threading.local", thing).__dict__  # of this thread
+        for name, value in list(here.items()):
+            yield partial(here.__setitem__, name), value
     elif issubclass(kind, (types.ModuleType, type)):
         if is_users(cast("type", thing)):
             yield from _variables(cast("type", thing))
@@ -113,6 +134,26 @@ def _items(thing: dict[object, object]) -> Iterator[Place]:
             base.__setitem__(thing, key, value)
     for key, value in items:
         yield partial(base.__setitem__, thing, key), value
+
+
+def _of_function(function: types.FunctionType) -> Iterator[Place]:
+    """The variables of a closure, the defaults of a function, and its attributes."""
+    for cell in function.__closure__ or ():
+        try:
+            yield partial(setattr, cell, "cell_contents"), cell.cell_contents
+        except ValueError:  # an empty one
+            continue
+    yield partial(setattr, function, "__defaults__"), function.__defaults__
+    named = function.__kwdefaults__ or {}
+    for name, value in list(named.items()):
+        yield partial(named.__setitem__, name), value
+    yield from _attributes(function)
+
+
+def _elements(array: np.ndarray) -> Iterator[Place]:
+    if array.dtype == object and array.flags.writeable:
+        for place in np.ndindex(array.shape):
+            yield partial(array.__setitem__, place), array[place]
 
 
 def _variables(thing: types.ModuleType | type) -> Iterator[Place]:
