@@ -62,7 +62,7 @@ class Call(Atom):
 class Computed(Atom):
     """An atom that Python computes of sizes and floats: `math.ceil(s0 * 0.3)`.
 
-    Nothing is known of its value, but that it is not negative where its function gives no other
+    Nothing is known of its value, but that it is not negative where no operation in it gives other
     numbers: what code assumes about it is a guard, which computes it.
     """
 
@@ -74,9 +74,10 @@ class Computed(Atom):
         operation: Operation,
         operands: tuple[object, ...],
         shape: tuple[int, float],
+        least: int | None,
         value_of: Callable[..., int],
     ) -> None:
-        self.room: Range = operation.least, None
+        self.room: Range = least, None
         super().__init__(number, *self.room)
         self.operation = operation
         self.operands = operands

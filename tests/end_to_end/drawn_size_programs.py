@@ -23,7 +23,6 @@ base, if the two have one shape."""
 # {x}, {y}: tensors; {i}, {i2}: sizes; {s}, {s2}: sizes that may be slices' ends; {j}, {d}, {p}.
 UNARY = """
 {x} * 2.0 | {x}.exp() | {x}.relu() | -{x} | {x}.detach() | {x} + {i} | {x}.clone() | {x} / {i}
-{x} * ({i} / 3) | {x} + math.sqrt(abs({i})) | {x} * (1 / math.sqrt(max({i}, 1))) | {x} - float({i})
 {x} * (1 / max({i}, 1)) | {x}.masked_fill({x} > 0, 1.0) | {x}.tril() | {x}.triu() | {x}.double()
 """
 BINARY = """
@@ -85,7 +84,7 @@ CHECKS = (
 CONDITIONS = """
 {i} == 1 | {i} == {i2} | {i} > 3 | {i} % 2 == 0 | {i} <= {i2} | {i} != 0 | {i} // 2 > 1 | {i}
 {x}.numel() > 6 | {x}.shape[0] in (2, 4) | {i} * {i2} == 8 | min({i}, {i2}) == 2
-{x}.shape == {y}.shape | {i} / 3 > 1 | {i} * 0.5 == {i2} | {i} > 2.5
+{x}.shape == {y}.shape
 len({x}) > 2 | 2 < {i} < 6 | {i} % 3 == 1 and {i2} > 2 | {i} == 1 or {i2} == 1 | {x}.is_contiguous()
 not {i} > 2 | {i} - {i2} > 0 | {i} % max({i2}, 1) == 0 | {x}.ndim == 2 | {x}.stride(0) == {i}
 """
@@ -93,9 +92,19 @@ INTS = """
 n | m | k | n | m | n + 1 | n * m | n // 2 | m % 3 | max(n, m) | min(n, 3) | 2 | 1 | n - m
 abs(n - m)
 (n + 1) // 2 | n ** 2 | len({x}) | {x}.shape[-1] | {x}.numel() | n - n // 2 | -n | m - 1 | n % 2 | 3
-math.ceil(n / 2) | int(m * 0.7) | round(n / 3) | math.isqrt(n) | int(n ** 0.5) | n.bit_length()
 {x}.ndim | int(n / 2) | sum({x}.shape) | divmod(n, 3)[1] | (n > 2) + 1 | {x}.shape[0] // 2
 -(-n // 2)
+"""
+
+
+# Programs that compute floats of sizes have these besides.
+FLOAT_LINES = """
+{x} * ({i} / 3) | {x} + math.sqrt(abs({i})) | {x} * (1 / math.sqrt(max({i}, 1))) | {x} - float({i})
+al.full(({i}, 2), {i2} / 7) | {x}[: round({i} * 0.7)] | {x}.clamp(max={i} * 0.5)
+"""
+FLOAT_CONDITIONS = "{i} / 3 > 1 | {i} * 0.5 == {i2} | {i} > 2.5 | math.sqrt(abs({i})) < 2"
+FLOAT_INTS = """
+math.ceil(n / 2) | int(m * 0.7) | round(n / 3) | math.isqrt(n) | int(n ** 0.5) | n.bit_length()
 """
 
 
@@ -107,6 +116,23 @@ _FAMILIES = tuple(
     map(_choices, (UNARY, BINARY, VIEWS, VIEWS, VIEWS, REDUCTIONS, OTHERS, OTHERS, WRITES))
 )
 _WRITES, _CONDITIONS, _INTS = _choices(WRITES), _choices(CONDITIONS), _choices(INTS)
+
+
+@attrs.frozen
+class Lines:
+    """What lines of programs are drawn from."""
+
+    families: tuple[tuple[str, ...], ...] = _FAMILIES
+    conditions: tuple[str, ...] = _CONDITIONS
+    ints: tuple[str, ...] = _INTS
+
+
+_OF_INTS = Lines()
+_OF_FLOATS = Lines(
+    (*_FAMILIES, *(_choices(FLOAT_LINES),) * 4),
+    _CONDITIONS + _choices(FLOAT_CONDITIONS) * 3,
+    _INTS + _choices(FLOAT_INTS) * 2,
+)
 
 
 @attrs.frozen
@@ -183,9 +209,9 @@ def _drawn(generator: Any, sizes: Sequence[int]) -> Any:
     return generator.integers(-4, 5, sizes).astype(np.float32) / 2
 
 
-def draw(seed: int) -> SizeProgram:
-    """The random program of a seed."""
-    dice = random.Random(seed)
+def draw(seed: int, *, floats: bool = False) -> SizeProgram:
+    """The random program of a seed, which may compute floats of sizes."""
+    dice, of = random.Random(seed), _OF_FLOATS if floats else _OF_INTS
     count = dice.choice((1, 1, 2, 2, 3))
     symbols = SYMBOLS[: dice.choice((1, 2, 2, 3))]
     shapes = [
@@ -202,7 +228,7 @@ def draw(seed: int) -> SizeProgram:
     names = [f"a{k}" for k in range(count)]
     for step in range(dice.randint(1, 7)):
         for _ in range(8):
-            line, name = _line(dice, names, f"v{step}")
+            line, name = _line(dice, of, names, f"v{step}")
             new = (*lines, *line.split("\n"))
             tried = attrs.evolve(program, lines=(*new, f"return {name or 0}"))
             if _runs(tried) or dice.random() < 0.02:
@@ -213,20 +239,20 @@ def draw(seed: int) -> SizeProgram:
     if dice.random() < 0.6 and names[-1] not in results:
         results.append(names[-1])
     if dice.random() < 0.3:
-        results.append(_int(dice, names))
+        results.append(_int(dice, of, names))
     return attrs.evolve(program, lines=(*lines, f"return [{', '.join(results)}]"))
 
 
-def _int(dice: random.Random, names: Sequence[str]) -> str:
-    return dice.choice(_INTS).format(x=dice.choice(names))
+def _int(dice: random.Random, of: Lines, names: Sequence[str]) -> str:
+    return dice.choice(of.ints).format(x=dice.choice(names))
 
 
-def _line(dice: random.Random, names: Sequence[str], new: str) -> tuple[str, str]:
+def _line(dice: random.Random, of: Lines, names: Sequence[str], new: str) -> tuple[str, str]:
     values = {
         "x": dice.choice(names),
         "y": dice.choice(names),
-        "i": _int(dice, names),
-        "i2": _int(dice, names),
+        "i": _int(dice, of, names),
+        "i2": _int(dice, of, names),
         "j": dice.choice(("0", "-1", "1")),
         "d": dice.choice(("0", "-1")),
         "p": dice.choice(("0", "2", "n % 2")),
@@ -240,11 +266,11 @@ def _line(dice: random.Random, names: Sequence[str], new: str) -> tuple[str, str
         return dice.choice(LOOPS).format(**values), new
     if kind < 0.08:
         return dice.choice(CHECKS).format(**values), ""
-    family = dice.choice(_FAMILIES)
+    family = dice.choice(of.families)
     text = dice.choice(family).format(**values)
     line, name = (text, "") if family == _WRITES else (f"{new} = {text}", new)
     if kind > 0.82:
-        condition = dice.choice(_CONDITIONS).format(**values)
+        condition = dice.choice(of.conditions).format(**values)
         other = f"{new} = {values['x']}" if name else "pass"
         line = f"if {condition}:\n    {line}\nelse:\n    {other}"
     return line, name

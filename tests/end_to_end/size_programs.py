@@ -184,6 +184,7 @@ def needs_of_guards(compiled: Any) -> tuple[Counter[str], list[str]]:
         for need in region.needs:
             is_kept = any(need.guard is guard for guard in region.guards)
             kind = "witness" if need.witness is not None else "open" if need.is_open else "implied"
+            kind = kind if need.far is None else "far"
             seen[kind if is_kept else "dead" if need.is_dead else "dropped"] += 1
             if kind == "open":
                 is_open.append(f"{need!r} {region.arguments}")
@@ -199,9 +200,11 @@ class Outcome:
     difference: str
 
 
-def outcome(seed: int, most: int, of_three: int, backend: str, *, witnesses: bool) -> Outcome:
+def outcome(
+    seed: int, most: int, of_three: int, backend: str, *, witnesses: bool, floats: bool = False
+) -> Outcome:
     """Compares the program of a seed at all sizes; an error is a difference."""
-    program = draw(seed)
+    program = draw(seed, floats=floats)
     try:
         largest = most if len(program.symbols) < 3 else of_three
         seen, difference = check(program, largest, witnesses=witnesses, backend=backend)
@@ -245,7 +248,7 @@ def main() -> int:
     seeds = range(totals.next, totals.first + given.count)
     of_three = given.most if given.most_of_three is None else given.most_of_three
     how = {"most": given.most, "of_three": of_three, "backend": given.backend}
-    one = partial(outcome, **how, witnesses=given.witnesses)
+    one = partial(outcome, **how, witnesses=given.witnesses, floats=given.floats)
     with ExitStack() as stack:
         found: Iterator[Outcome] = map(one, seeds)
         if given.jobs > 1:
@@ -271,6 +274,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--most-of-three", type=int, help="that of three sizes (default: the same)")
     parser.add_argument("--backend", default="reference")
     parser.add_argument("--witnesses", action="store_true", help="look for those of all guards")
+    parser.add_argument("--floats", action="store_true", help="programs that compute floats")
     parser.add_argument("--show", type=int, default=5, help="differences to print (default 5)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument(

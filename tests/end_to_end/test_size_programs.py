@@ -32,6 +32,15 @@ def test_random_programs_of_sizes_are_eagers_at_all_sizes() -> None:
     assert seen["served"] >= 1.2 * seen["entries"]
 
 
+@pytest.mark.rules("DYN-37", "DYN-38", "DYN-40")
+def test_random_programs_of_floats_of_sizes_are_eagers_at_all_sizes() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(2000, 2020):
+        program = draw(seed, floats=True)
+        seen.update(compared_one(program, 4, backend="reference"))
+    assert seen["served"] >= 1.2 * seen["entries"]
+
+
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
 @pytest.mark.rules("SIZ-6")
 def test_programs_that_were_wrong_in_kernels_for_all_sizes_are_eagers() -> None:

@@ -148,12 +148,12 @@ def test_a_function_that_fixes_a_marked_size_is_refused_from_2_on(least: int | N
 
 
 def number_of_rest(x: Any) -> Any:
-    return x * float(max(x.shape[0] - 1, 0))
+    return x * int(max(x.shape[0] - 1, 0))
 
 
 def half_of_rest(x: Any) -> Any:
     rest = x[1:]
-    return x.sum() * float(rest.shape[0])
+    return x.sum() * int(rest.shape[0])
 
 
 @pytest.mark.rules("DYN-3")

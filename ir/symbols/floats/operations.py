@@ -29,6 +29,9 @@ class Operation:
     least: int | None = None
     """What every value is at least; None for no bound."""
 
+    rounds: bool = False
+    """Whether it gives an integer next to its operand."""
+
     @property
     def is_sign(self) -> bool:
         """Whether it stands between two operands, or before one."""
@@ -90,6 +93,7 @@ PYTHON: Final[dict[str, Callable[..., Any]]] = {
 """The functions of `math`, by the name that Python code has for them."""
 
 
+ROUNDINGS: Final = ("math.floor", "math.ceil", "math.trunc", "int", "round")
 _LEAST: Final = dict.fromkeys(
     "math.isqrt math.gcd math.lcm math.comb .bit_length .bit_count .is_integer".split(), 0
 )
@@ -109,6 +113,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 OPERATIONS: Final[dict[str, Operation]] = {
-    name: Operation(name, function, _LEAST.get(name)) for name, function in _FUNCTIONS.items()
+    name: Operation(name, function, _LEAST.get(name), name in ROUNDINGS)
+    for name, function in _FUNCTIONS.items()
 } | {"neg": Operation("-", operator.neg)}
 """Every operation, by name."""

@@ -80,6 +80,11 @@ class Computing:
         """The truth of a comparison, which is assumed; NOT_COMPUTED where the values are taken."""
         if not self._is_operand(left) or not self._is_operand(right):
             return NOT_COMPUTED
+        if right == 0 and relation in ("==", "!=") and type(left) is SizeFloat:
+            size = _zero_with(left)
+            if size is not None:
+                self.table.said("by cases", (_is_zero_alike, (left, size)), 0, True)
+                return bool(RELATIONS[relation](size, 0))
         if type(right) is float and type(left) is SymInt:
             return bool(_with_fraction(relation, left, right))
         return self.table.ask(COMPARED[relation], left, right)
@@ -180,6 +185,26 @@ def _fraction_of(value: SizeFloat) -> tuple[Any, int, int] | None:
     elif name != "*":
         return None
     return (left, above, below) if abs(above) < _SHORT and below < _SHORT else None
+
+
+def _zero_with(value: SizeFloat) -> Any:
+    """The size that is 0 exactly where a float is: of a root, of a float of it, and of a quotient
+    or product that is no smaller than floats are; None for another float."""
+    operands = value.operands
+    size, name = operands[0], value.operation.name
+    if type(size) is SizeFloat and (name == "math.sqrt" or len(operands) == 1 and name == "float"):
+        return _zero_with(size)
+    if type(size) is not SymInt:
+        return None
+    if name in ("math.sqrt", "float"):
+        return size
+    if name in ("*", "/") and type(operands[1]) in (int, float):
+        return size if 1e-100 < abs(operands[1]) < 1e100 else None  # type: ignore[arg-type]
+    return None
+
+
+def _is_zero_alike(value: float, size: int) -> bool:
+    return (value == 0) == (size == 0)
 
 
 def _with_fraction(relation: str, size: SymInt, number: float) -> Any:

@@ -204,13 +204,49 @@ def applied(table: Any, operation: Operation, operands: tuple[object, ...], limi
         if type(operation.function(*hints)) is float:
             found = SizeFloat(table, operation, operands, limit)
         else:
-            depth = 1 + max(map(depth_of, operands))
-            shape = depth, limit
-            atom = Computed(len(table.atoms), operation, operands, shape, value_of)
-            table.atoms.append(atom)
-            found = table.of({(atom,): 1})
+            found = _computed(table, operation, operands, limit)
         table.cache[key] = found
     return found
+
+
+def _computed(table: Any, operation: Operation, operands: tuple[object, ...], limit: float) -> Any:
+    shape = 1 + max(map(depth_of, operands)), limit
+    is_rounding = operation.rounds and len(operands) == 1
+    above = is_rounding and is_nonnegative(operands[0])
+    least = 0 if above else operation.least
+    atom = Computed(len(table.atoms), operation, operands, shape, least, value_of)
+    table.atoms.append(atom)
+    found = table.of({(atom,): 1})
+    if least is not None:
+        table.said("by cases", (_not_negative, (found,)), 0, True)
+    return found
+
+
+def _not_negative(value: int) -> bool:
+    return value >= 0
+
+
+def is_nonnegative(value: object) -> bool:
+    """Whether no operation in a number gives negative ones, for the sizes that its symbols were
+    declared with. Rounding keeps the order, so that what is at least 0 stays so."""
+    if type(value) is SymInt:
+        return all(c >= 0 and all(map(_is_atom_nonnegative, m)) for m, c in value.terms.items())
+    if type(value) is not SizeFloat:
+        return bool(value >= 0)  # type: ignore[operator]
+    name, operands = value.operation.name, value.operands
+    if name in ("math.sqrt", "abs", "math.exp", "math.fabs"):
+        return True
+    if name == "**" and type(operands[1]) is float:
+        return is_nonnegative(operands[0])
+    return name in ("+", "*", "/", "float", "//") and all(map(is_nonnegative, operands))
+
+
+def _is_atom_nonnegative(atom: Any) -> bool:
+    if hasattr(atom, "room"):
+        return atom.room[0] is not None and atom.room[0] >= 0
+    return atom.function in ("//", "max", "min") and all(
+        map(is_nonnegative, (atom.left, atom.right))
+    )
 
 
 def bits_of(value: SizeFloat) -> Any:

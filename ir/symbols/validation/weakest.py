@@ -52,13 +52,16 @@ class GuardNeed:
     """Whether the other guards that are kept imply it, which is proved."""
     is_dead: bool = False
     """Whether the program is the same whichever way it is answered: it is no guard any more."""
+    far: int | None = None
+    """No sizes up to this one violate it alone, which is proved; no larger ones are tried."""
     tried: list[Values] = attrs.field(factory=list)
     """Sizes that violate it alone and at which the recorded program is right all the same."""
 
     @property
     def is_open(self) -> bool:
         """Whether neither a witness nor a proof was found."""
-        return self.witness is None and not self.is_needless and not self.is_dead
+        is_known = self.is_needless or self.is_dead or self.far is not None
+        return self.witness is None and not is_known
 
     @property
     def why(self) -> str:
@@ -69,6 +72,8 @@ class GuardNeed:
             return "dropped: the program is the same where it is false"
         if self.witness is not None:
             return f"needed at {_sizes(self.witness)}"
+        if self.far is not None:
+            return f"no sizes up to {self.far} violate it alone"
         if not self.tried:
             return "no sizes were found that it alone excludes"
         shown = "; ".join(map(_sizes, self.tried[:_SHOWN]))
@@ -158,8 +163,17 @@ class _Search:
             if quick and claim is not None and claim.function == "==":
                 if any(counts[name] == 1 for name in own):
                     continue
-            if claim is not None and need.witness is None:
+            if need.witness is None and self._is_settled(need, own):
+                need.is_needless = True
+            elif claim is not None and need.witness is None:
                 need.is_needless = self._is_implied(claim, need.guard, self._others(need))
+
+    def _is_settled(self, need: GuardNeed, names: set[str]) -> bool:
+        """Whether other guards say what each size in a guard is, and it holds there: no solver
+        knows what Python computes of them."""
+        others = [each for each in self.needs if each is not need and not each.is_needless]
+        found = dict(filter(None, [_size_said(each.guard) for each in others]))
+        return names <= found.keys() and need.guard.holds(found)
 
     def _is_implied(self, claim: Claim, guard: Assumption, others: Premises) -> bool:
         if Expansion(others).proves(claim):
@@ -222,8 +236,19 @@ class _Search:
             while self._is_wanted([need]):
                 found = asked.refutes(claim, self.deadline, beyond=need.tried)
                 if not found:
+                    need.far = most if found is False and not need.tried else None
                     break
                 self._try(need, found)
+
+
+def _size_said(guard: Assumption) -> tuple[str, int] | None:
+    """The symbol, and the number that a guard says it is; None where it says another thing."""
+    fact = guard.fact
+    if not isinstance(fact, SymBool) or fact.relation != "==" or not isinstance(fact.right, int):
+        return None
+    names = names_in(fact.left)
+    is_symbol = len(names) == 1 and str(fact.left) in names
+    return (str(fact.left), fact.right) if is_symbol else None
 
 
 def _claim(guard: Assumption) -> Claim | None:
