@@ -7,7 +7,7 @@ printed graphs and partition. Spec: `specs/op_declaration.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import aotlite.ir.ops  # noqa: F401  (the table of ops is complete before an op of the user)
 from aotlite.eager.base.host_callback import on_host
@@ -88,44 +88,59 @@ def register_op(
     >>> x.grad.tolist()
     [3.0, 12.0]
     """
-    parsed = parse_schema(schema)
+    parsed, parts = parse_schema(schema), _Parts(vjp, kernel, meta, scalar, put)
     with _LOCK:
-        _check_name(parsed, inplace)
-        if effect is not None:
-            check_effect(parsed, effect)
-        _check_parts(parsed, kernel=kernel, meta=meta, scalar=scalar, put=put)
-        _check_formulas(parsed, vjp)
-        _check_inplace(parsed, inplace)
-        _check_effect_parts(parsed, effect, scalar=scalar, inplace=inplace)
-        if effect is not None:
-            op: Op = _with_effect(parsed, vjp, kernel, meta, effect)
-        else:
-            op = _declared(
-                parsed, vjp, kernel, meta, scalar, put, result=_result(parsed, result), cost=cost
-            )
-        install_method(op)
-        if inplace:
-            assert isinstance(op, PureOp)
-            install_method(declare.inplace_of(op))
-    found = function(parsed.name)
+        _check(parsed, parts, effect=effect, inplace=inplace)
+        return _installed(_declared(parsed, parts, effect, result, cost), inplace=inplace)
+
+
+class _Parts(NamedTuple):
+    """What a user gives an op."""
+
+    vjp: Any
+    kernel: Any
+    meta: Any
+    scalar: Any
+    put: Any
+
+
+def _check(schema: Schema, parts: _Parts, *, effect: str | None, inplace: bool) -> None:
+    """Raises the errors of `register_op`."""
+    _check_name(schema, inplace)
+    if effect is not None:
+        check_effect(schema, effect)
+    given = {"kernel": parts.kernel, "meta": parts.meta, "scalar": parts.scalar, "put": parts.put}
+    _check_parts(schema, **given)
+    _check_formulas(schema, parts.vjp)
+    _check_inplace(schema, inplace)
+    _check_effect_parts(schema, effect, scalar=parts.scalar, inplace=inplace)
+
+
+def _installed(op: Op, *, inplace: bool) -> Callable[..., Any]:
+    """The function of an op, which is a method of tensors then; with its in-place form."""
+    install_method(op)
+    if inplace:
+        assert isinstance(op, PureOp)
+        install_method(declare.inplace_of(op))
+    found = function(op.name)
     assert found is not None
     return found
 
 
 def _declared(
     schema: Schema,
-    vjp: Mapping[str, Callable[..., object]] | None,
-    kernel: Any,
-    meta: Any,
-    scalar: Any,
-    put: Any,
-    *,
-    result: Callable[[DType], DType],
+    parts: _Parts,
+    effect: str | None,
+    result: str | Callable[[DType], DType],
     cost: str,
 ) -> Op:
+    vjp, kernel, meta, scalar, put = parts
     text = str(schema)
+    if effect is not None:
+        return _with_effect(schema, vjp, kernel, meta, effect)
+    dtype = _result(schema, result)
     if scalar is not None:
-        return declare.pointwise(text, kernel=kernel, vjp=vjp, scalar=scalar, result=result)
+        return declare.pointwise(text, kernel=kernel, vjp=vjp, scalar=scalar, result=dtype)
     if put is not None:
         return declare.view(text, meta=_checked_window(schema, meta), put=put, vjp=vjp)
     return declare.pure(

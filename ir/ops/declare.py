@@ -35,7 +35,7 @@ from aotlite.ir.op.composite import also_named
 from aotlite.ir.op.dims import elementwise
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.parameter_types import Number
-from aotlite.ir.op.schema import inplace_schema
+from aotlite.ir.op.schema import Schema, inplace_schema
 from aotlite.ir.ops.kinds import FLOAT8, Refused, refuse
 from aotlite.ir.ops.loops import Element
 from aotlite.ir.ops.precision import accumulator, cast, number_in
@@ -153,6 +153,11 @@ def by_element(element: Callable[..., Any]) -> Callable[..., Any]:
     return expands
 
 
+# Note [linear groups]
+#     linear=(("self",), ("other",))     mul: in each operand by itself
+#     linear=(("self", "other"),)        add: in both at once
+# x * log(y) + z has one group of x and z, but none of z alone: with x constant, z = 0 does not
+# give 0.
 def pointwise(
     schema: str,
     *,
@@ -181,10 +186,8 @@ def pointwise(
     operand that gets a gradient. `refuses` names kinds of dtype (`ir/ops/kinds.py`). `inplace` also
     declares the in-place form. `aliases` are other names, separated by spaces. `expands` is the
     decomposition. `linear` names groups of operands in which f(a + a') = f(a) + f(a') and f(0) = 0
-    while the other operands are constant (OPS-24): `mul` has two groups of one operand, `add` one
-    group of two, and `x * log(y) + z` one group of `x` and `z`, but none of `z` alone: with `x`
-    constant, z = 0 does not give 0. The result of a formula is summed over the dimensions that were
-    broadcast, and has the operand's dtype.
+    while the other operands are constant (OPS-24), see Note [linear groups]. The result of a
+    formula is summed over the dimensions that were broadcast, and has the operand's dtype.
 
     `result` maps the promoted dtype to the result's. `computes` maps it to the operands' dtype in
     the kernel; by default that is the result's, or the promoted one where the result is bool. With
@@ -197,47 +200,81 @@ def pointwise(
     assert kernel is not None and scalar is not None
     if isinstance(kernel, str):
         SCALARS.entered.setdefault(kernel, scalar)
-    parsed = schema_of(schema)
-    names = [parameter.name for parameter in parsed.parameters]
-    kinds = [parameter.type for parameter in parsed.parameters]
-    wrapped = tuple(i for i, kind in enumerate(kinds) if kind.holds_number)
-    literal = tuple(i for i, kind in enumerate(kinds) if not kind.holds_tensor)
-    if rule is None:
-        rule = pointwise_rule(
-            parsed.name, result, wrapped=wrapped, literal=literal, refuses=refuses
-        )
-    wanted = computes or (same if result in (to_bool, real_of) else result)
-    held = wrapped + tuple(names.index(name) for name in rounds)
+    parsed, wanted = schema_of(schema), computes or _computed_in(result)
+    computing = _computing(parsed, kernel, wanted, rounds=rounds, numbers=numbers, widens=widens)
     op: PureOp = register(
         PureOp(
             parsed,
-            rule,
+            rule or _usual_rule(parsed, result, refuses),
             cost=Cost.POINTWISE,
-            kernel=pointwise_kernel(
-                _named(kernel) if isinstance(kernel, str) else kernel,
-                wanted,
-                held=held,
-                numbers=numbers,
-                widens=widens,
-                literal=literal,
-            ),
             vjp=parse_vjp(parsed, vjp),
             scalar=scalar,
-            function=kernel if isinstance(kernel, str) else None,
-            compute=None if isinstance(kernel, str) or literal or rounds else kernel,
-            numbers=numbers,
-            computes=(lambda dtype: accumulator(wanted(dtype))) if widens else wanted,
             expands=expands,
-            held=held,
-            holds=wanted,
             dims=elementwise,
             linear=linear,
+            **computing,
         )
     )
+    return _with_forms(op, aliases, inplace=inplace)
+
+
+def _computed_in(result: Callable[[DType], DType]) -> Callable[[DType], DType]:
+    """The dtype of operands in the kernel, by default: the promoted one if the result is bool."""
+    return same if result in (to_bool, real_of) else result
+
+
+def _places(parsed: Schema) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The positions of numbers in a tensor's place, and of those that are no operands."""
+    kinds = [parameter.type for parameter in parsed.parameters]
+    wrapped = tuple(i for i, kind in enumerate(kinds) if kind.holds_number)
+    literal = tuple(i for i, kind in enumerate(kinds) if not kind.holds_tensor)
+    return wrapped, literal
+
+
+def _usual_rule(
+    parsed: Schema, result: Callable[[DType], DType], refuses: Refused
+) -> Callable[..., TensorMeta]:
+    wrapped, literal = _places(parsed)
+    return pointwise_rule(parsed.name, result, wrapped=wrapped, literal=literal, refuses=refuses)
+
+
+def _with_forms(op: PureOp, aliases: str, *, inplace: bool) -> PureOp:
+    """The op itself, with its other names and its in-place form in the table."""
     also_named(op, aliases)
     if inplace:
         also_named(inplace_of(op), aliases, end="_")
     return op
+
+
+def _computing(
+    parsed: Schema,
+    kernel: Callable[..., Array] | str,
+    wanted: Callable[[DType], DType],
+    *,
+    rounds: tuple[str, ...],
+    numbers: str,
+    widens: bool,
+) -> dict[str, Any]:
+    """How a pointwise op computes: the fields of `PureOp` on its kernel and dtypes."""
+    wrapped, literal = _places(parsed)
+    names = [parameter.name for parameter in parsed.parameters]
+    held = wrapped + tuple(names.index(name) for name in rounds)
+    name = kernel if isinstance(kernel, str) else None
+    options: dict[str, Any] = {"held": held, "numbers": numbers, "widens": widens}
+    return {
+        "kernel": pointwise_kernel(
+            _named(kernel) if isinstance(kernel, str) else kernel,
+            wanted,
+            **options,
+            literal=literal,
+        ),
+        "function": name,
+        "compute": None if name is not None or literal or rounds else kernel,
+        "numbers": numbers,
+        "computes": (lambda dtype: accumulator(wanted(dtype))) if widens else wanted,
+        "held": held,
+        "holds": wanted,
+    }
 
 
 def _named(name: str) -> Callable[..., Array]:

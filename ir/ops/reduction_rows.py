@@ -283,9 +283,6 @@ def scan(
         plain = VALUES.is_plain(meta, self) and bool(self.shape)
         return (str(function), {"axis": dim}) if plain else None
 
-    def loops(k: Loops, metas: object, a: LoopTensor, dim: int, *_: object) -> Any:
-        return _scan_loops(k, metas, a, dim, combiner.name, parts, finish)
-
     return pure(
         f"{name}(Tensor self, {parameters}) -> {returns}",
         meta=rule,
@@ -295,7 +292,7 @@ def scan(
             "cost": Cost.REDUCTION,
             "dims": along("dim"),
             "namespaced": namespaced if function else None,
-            "loops": loops,
+            "loops": partial(_scan_loops, combiner.name, parts, finish),
             "neutral": None if indexed else combiner.neutral,
             **facts,
         },
@@ -330,13 +327,14 @@ def _leads(xp: Namespace, a: Array, values: Array, dim: int) -> Array:
 
 
 def _scan_loops(
+    kind: str,
+    parts: Function | None,
+    finish: Function | None,
     k: Loops,
     metas: Any,
     a: LoopTensor,
     dim: int,
-    kind: str,
-    parts: Function | None,
-    finish: Function | None,
+    *_: object,
 ) -> object:
     indexed = type(metas) is tuple
     dtype = metas[0].dtype if indexed else metas.dtype

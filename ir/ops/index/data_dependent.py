@@ -53,45 +53,17 @@ def data_dependent(
     def run(arrays: ArrayBackend, known: object, *args: Any) -> Results:
         return kernel(arrays.namespace, known, *args)
 
-    def counted(arrays: ArrayBackend, known: object, *args: Any) -> Array:
-        return count(arrays.namespace, *args)
-
-    def cut(arrays: ArrayBackend, metas: Any, *args: Any) -> Results:
-        if fitted is not None:
-            return fitted(arrays.namespace, metas, *args)
-        return _cut(arrays.namespace, kernel(arrays.namespace, metas, *args[:-1]), metas)
-
     facts: dict[str, Any] = {"cost": cost, "workspace": workspace}
-    counting: dict[str, Any] = {"cost": cost, "workspace": count_workspace or workspace}
-    name = f"{declared.name}_count"
-    number: PureOp = register(
-        PureOp(
-            schema_of(f"{name}({_parameters(schema)}) -> Tensor"),
-            partial(_count_rule, outline),
-            kernel=counted,
-            vjp=None,
-            **counting,
-        )
-    )
-    asked = re.sub(r"=[^,)]+", "", _parameters(schema))
-    fitted_schema = schema_of(f"{declared.name}_fitted({asked}, int count) ->{_results(schema)}")
-    pure: PureOp = register(
-        PureOp(
-            fitted_schema,
-            partial(_fitted_rule, declared.name, outline, shapes),
-            kernel=cut,
-            vjp=parse_vjp(fitted_schema, fitted_vjp),
-            **facts,
-        )
-    )
+    counting = {"cost": cost, "workspace": count_workspace or workspace}
+    fit = partial(_cut_kernel, kernel) if fitted is None else partial(_without_arrays, fitted)
     op: DataOp = register(
         DataOp(
             declared,
             outline,
             kernel=run,
             vjp=parse_vjp(declared, vjp),
-            number=number,
-            fitted=pure,
+            number=_count_op(schema, outline, count, counting),
+            fitted=_fitted_op(schema, outline, shapes, fit, fitted_vjp, facts),
             advice=advice,
             **facts,
         )
@@ -108,6 +80,53 @@ def _results(schema: str) -> str:
 
 
 # ------------------------------------------------------------------------------- the two pure ops
+def _count_op(
+    schema: str,
+    outline: Callable[..., Outlines],
+    count: Callable[..., Array],
+    facts: Mapping[str, Any],
+) -> PureOp:
+    """The op that gives the size as a tensor."""
+
+    def counted(arrays: ArrayBackend, known: object, *args: Any) -> Array:
+        return count(arrays.namespace, *args)
+
+    declared = schema_of(f"{schema_of(schema).name}_count({_parameters(schema)}) -> Tensor")
+    rule = partial(_count_rule, outline)
+    made: PureOp = register(PureOp(declared, rule, kernel=counted, vjp=None, **facts))
+    return made
+
+
+def _fitted_op(
+    schema: str,
+    outline: Callable[..., Outlines],
+    shapes: Callable[..., Shapes],
+    kernel: Callable[..., Results],
+    vjp: Formulas,
+    facts: Mapping[str, Any],
+) -> PureOp:
+    """The op that takes the size."""
+    name, asked = schema_of(schema).name, re.sub(r"=[^,)]+", "", _parameters(schema))
+    declared = schema_of(f"{name}_fitted({asked}, int count) ->{_results(schema)}")
+    rule = partial(_fitted_rule, name, outline, shapes)
+    formulas = parse_vjp(declared, vjp)
+    made: PureOp = register(PureOp(declared, rule, kernel=kernel, vjp=formulas, **facts))
+    return made
+
+
+def _without_arrays(
+    kernel: Callable[..., Results], arrays: ArrayBackend, metas: Any, *args: Any
+) -> Results:
+    return kernel(arrays.namespace, metas, *args)
+
+
+def _cut_kernel(
+    kernel: Callable[..., Results], arrays: ArrayBackend, metas: Any, *args: Any
+) -> Results:
+    """The kernel that takes the size, of the one that does not."""
+    return _cut(arrays.namespace, kernel(arrays.namespace, metas, *args[:-1]), metas)
+
+
 def _count_rule(outline: Callable[..., Outlines], *key: Any) -> TensorMeta:
     outline(*key)
     device = common_device("count", [each for each in key if isinstance(each, TensorMeta)])
