@@ -105,9 +105,7 @@ class AutoBackend:
             refused(str(error))
             return None
 
-    def _sized_elsewhere(
-        self, graph: Graph, refused: Callable[[str], None]
-    ) -> SizedRun | None:
+    def _sized_elsewhere(self, graph: Graph, refused: Callable[[str], None]) -> SizedRun | None:
         """`compile_sized` of a graph with values on other devices than the CPU."""
         if not cuda_drivers.devices_of(graph):
             refused(f"{graph.name}: it has values on a device without kernels")

@@ -116,9 +116,7 @@ class _Printing:
     table: SymbolTable
     demands: Demands | None
 
-    def text(
-        self, program: LoopProgram, divisors: dict[Atom, int], *, wide: bool
-    ) -> SizedCudaText:
+    def text(self, program: LoopProgram, divisors: dict[Atom, int], *, wide: bool) -> SizedCudaText:
         """Returns the text of a program, for sizes whose atoms have these divisors."""
         names, alone = SizeNames(), kernels_alone(program)
         with proving(self.table, names.spell, self.demands, divisors):
@@ -206,5 +204,3 @@ def _chosen(texts: list[SizedCudaText], put: SizesAt) -> int:
     """Returns the place of the text for these sizes: the first one that serves them."""
     *others, _ = texts
     return next((k for k, each in enumerate(others) if each.serves(put)), len(others))
-
-

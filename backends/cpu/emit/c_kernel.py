@@ -307,8 +307,8 @@ class KernelPrinter:
         def loop(part: PointWork, outside: CScope, place: Range) -> None:
             if isinstance(place[0], int) and isinstance(place[1], int):
                 self._lane_loops(part, outside, (place[0], place[1]), lanes)
-            elif place[0] == 0:
-                self._long_lane_loops(part, outside, place[1], lanes)
+            elif place[0] == 0 or self.usual.block[0] % lanes == 0:
+                self._long_lane_loops(part, outside, place, lanes)
             else:
                 self._moved_lane_loops(part, outside, place, lanes)
 
@@ -339,17 +339,19 @@ class KernelPrinter:
         second = self.lane_passes == 2 and len(self.loops.inner) == 1 and self.loops.outer
         return prefetches(self.loops, work, lanes) if second else []
 
-    def _long_lane_loops(self, work: PointWork, parent: CScope, end: int | str, lanes: int) -> None:
-        """Prints the loops of `_lane_loops` for [0, end), where the end is a parameter."""
+    def _long_lane_loops(self, work: PointWork, parent: CScope, place: Range, lanes: int) -> None:
+        """Prints the loops of `_lane_loops` from lane 0 on, where the end is a parameter."""
+        begin, end = place
         if self.masks.only:
-            self._last_lanes(work, parent, "0", f"{end}", lanes)
+            self._last_lanes(work, parent, f"{begin}", f"{end}", lanes)
             return
         last, inside = self.body.writer.fresh(), CScope(parent)
         parent.lines.append(f"const i64 {last} = {end} & -{lanes};")
         self._lane_loop(work, inside, "base", (0, lanes))
-        head = f"for (i64 base = 0; base < {last}; base += {lanes}) {{"
+        head = f"for (i64 base = {begin}; base < {last}; base += {lanes}) {{"
         parent.lines += [head, *self._fetches(work, lanes), *inside.lines, "}"]
-        self._last_lanes(work, parent, last, f"{end} - {last}", lanes)
+        if not self.usual.block[1]:
+            self._last_lanes(work, parent, last, f"{end} - {last}", lanes)
 
     def _moved_lane_loops(self, work: PointWork, parent: CScope, place: Range, lanes: int) -> None:
         """Prints the loops of `_lane_loops` for bounds that are known only when the kernel runs."""
@@ -386,9 +388,8 @@ class KernelPrinter:
         start = self.body.writer.fresh()
         point = partial(self.body.point, work, partial=lambda reduce: f"[{start} + lane]")
         rest, own = f"{base} + {start}", f"least({count} - {start}, {masked})"
-        lines = self.masks.rest(k, rest, own, masked, inside, point)
         head = f"for (i64 {start} = 0; {start} < {count}; {start} += {masked}) {{"
-        parent.lines += [head, *lines, "}"]
+        parent.lines += [head, *self.masks.rest(k, rest, own, masked, inside, point), "}"]
 
     def _lane_loop(self, work: PointWork, parent: CScope, base: str, bounds: Range) -> None:
         """Prints a loop over points of different lanes."""
@@ -492,9 +493,5 @@ class KernelPrinter:
         return self._in_two(k, loop)
 
     def _in_two(self, k: int, loop: Loop) -> Loop:
-        """Returns the loop in two versions if its functions have shorter bodies (`FiniteLoops`)."""
-
-        def both(work: PointWork, outside: CScope, place: Range) -> None:
-            self.usual.print(work, outside, place, k, loop)
-
-        return both
+        """Returns the loop in two versions, or by lines, for its functions (`FiniteLoops`)."""
+        return lambda work, outside, place: self.usual.print(work, outside, place, k, loop)

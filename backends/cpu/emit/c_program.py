@@ -260,8 +260,9 @@ class _ProgramPrinter:
             choices.append(f"if ({condition}) {name}_{version}")
 
         row, short = self._row_name(printer), self._of_short_rows(kernel)
-        narrow, most = self._of_narrow_rows(kernel)
-        if row and narrow and len(narrow) <= MOST_LINES:
+        row = "" if printer.usual.lines.declared else row  # remainders take little of its time
+        narrow, most = self._of_narrow_rows(kernel) if row else ([], 0)
+        if narrow and len(narrow) <= MOST_LINES:
             add("narrow", f"HAS_MASKS && {row} <= {most}", narrow)
         is_whole = f"{row} > 0 && ({row} & {WHOLE - 1}) == 0"
         if short:

@@ -1,4 +1,4 @@
-"""Loop versioning: a fast loop for usual numbers, and a slow one that is right for all.
+"""Loops that call functions: in two versions, or by lines of points where they call many.
 
 A function may have a shorter body with the same bits for most numbers (`ScalarFunction.usual`). A
 loop is printed in blocks of `BLOCK` points, each with a test:
@@ -8,7 +8,15 @@ loop is printed in blocks of `BLOCK` points, each with a test:
         if (usual) for (i = y0 ..) exp without special cases
         else for (i = y0 ..) exp with them }
 
-Operands that are not in memory are computed once, into a local array. Spec: `specs/c_printer.md`.
+Operands that are not in memory are computed once, into a local array. A loop that would be long
+calls C functions of a line of points instead (`lines`), which make the test themselves:
+
+    for (y0 = 0; y0 < n; y0 += 512) {
+        for (i = y0 ..) line1[i - y0] = x[i] * 2;
+        line_sin_f32_f32(line1, line2, 512);
+        for (i = y0 ..) y[i] = line2[i - y0] + 1; }
+
+Spec: `specs/c_printer.md`.
 """
 
 from __future__ import annotations
@@ -17,7 +25,9 @@ import attrs
 
 from aotlite.backends.c_family.loop_body import FIRST_LOCAL_NAME, Body, PointWork
 from aotlite.backends.c_family.scalar_text import CScope, LocalElement
-from aotlite.backends.cpu.emit.loop_text import Range, for_loop, in_steps
+from aotlite.backends.cpu.emit.lines.line_printer import LinePrinter
+from aotlite.backends.cpu.emit.lines.line_steps import calls_by_lines
+from aotlite.backends.cpu.emit.loop_text import Range, for_loop, in_steps, is_whole
 from aotlite.backends.cpu.emit.split_loops import Loop
 from aotlite.backends.loops.rewrite import replaced
 from aotlite.ir.scalar.expression import Scalar, function, walk
@@ -36,32 +46,77 @@ class _Guarded:
 
 
 class FiniteLoops:
-    """Prints loops in two versions if a function in them has a shorter body."""
+    """Prints loops in two versions if a function in them has a shorter body, or by lines."""
 
     def __init__(self, body: Body) -> None:
         self.body = body
+        self.block = 1, False
+        """For a loop over a block: a number that divides its first point, and whether it has as
+        many points as blocks have."""
+        self.lines = LinePrinter(body)
 
     def applies(self, work: PointWork, axis: int) -> bool:
-        """Whether a loop along this axis calls a function with a shorter body."""
-        return bool(self._guarded(work, axis))
+        """Whether a loop along this axis calls a function with a shorter body, or is printed by
+        lines."""
+        return bool(self._guarded(work, axis) or calls_by_lines(work, self.body.facts, axis))
 
     def print(self, work: PointWork, outside: CScope, place: Range, axis: int, loop: Loop) -> None:
-        """Prints the loop in two versions if it calls such a function; else as it is."""
-        found = self._guarded(work, axis)
-        if not found:
+        """Prints the loop by lines, or in two versions if it calls a function with a shorter body;
+        else as it is."""
+        calls = calls_by_lines(work, self.body.facts, axis)
+        found = [] if calls else self._guarded(work, axis)
+        if calls:
+            self._print_lines(work, calls, outside, place, (axis, loop))
+        elif found:
+            self._print_two(work, found, outside, place, (axis, loop))
+        else:
             loop(work, outside, place)
-            return
+
+    def _print_two(
+        self,
+        work: PointWork,
+        found: list[_Guarded],
+        outside: CScope,
+        place: Range,
+        of_loop: tuple[int, Loop],
+    ) -> None:
+        axis, loop = of_loop
         part, flag = CScope(outside), self.body.writer.fresh()
         lines = self._lines(found, axis)
         self._question(found, lines, flag, (part, axis))
-        memo = {each.call: _short(each, lines) for each in found}
-        versions = ((f"if ({flag}) {{", {**lines, **memo}), ("} else {", lines))
-        for head, known in versions:
-            inside = CScope(part)
-            loop(work.changed(lambda root, m=known: replaced(root, m)), inside, ("y0", "y1"))  # type: ignore[misc]
-            part.lines += [head, *inside.lines]
-        part.lines.append("}")
+        memo = {**lines, **{each.call: _short(each, lines) for each in found}}
+        usual, rare = CScope(part), CScope(part)
+        self._inside(work.changed(lambda root: replaced(root, memo)), usual, place, BLOCK, loop)
+        calls = [each.call for each in found]
+        rest, _ = self.lines.printed(work, calls, rare, axis, BLOCK)
+        self._inside(rest, rare, place, BLOCK, loop)
+        part.lines += [f"if ({flag}) {{", *usual.lines, "} else {", *rare.lines, "}"]
         outside.lines += in_steps("y", place, BLOCK, part.lines)
+
+    def _print_lines(
+        self,
+        work: PointWork,
+        calls: list[Scalar],
+        outside: CScope,
+        place: Range,
+        of_loop: tuple[int, Loop],
+    ) -> None:
+        axis, loop = of_loop
+        part = CScope(outside)
+        rest, points = self.lines.printed(work, calls, part, axis)
+        rest, copied = self.lines.copied(rest, part, axis)
+        if rest.roots:
+            self._inside(rest, part, place, points, loop)
+        part.lines += copied
+        outside.lines += in_steps("y", place, points, part.lines)
+
+    def _inside(
+        self, work: PointWork, scope: CScope, place: Range, points: int, loop: Loop
+    ) -> None:
+        """Prints the loop over a block of a range."""
+        self.block = (points if place[0] == 0 else 1), is_whole(place, points)
+        loop(work, scope, ("y0", "y1"))
+        self.block = 1, False
 
     def _guarded(self, work: PointWork, axis: int) -> list[_Guarded]:
         """Returns the calls that vary in the loop, whose operands contain no other such call, and

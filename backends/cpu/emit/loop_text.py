@@ -23,11 +23,15 @@ Range = tuple[int | str, int | str]
 def in_steps(stem: str, whole: Range, step: int, lines: list[str]) -> list[str]:
     """Returns a loop over parts [stem0, stem1) of a range, of which the last may be shorter."""
     begin, end = whole
-    last = f"least({stem}0 + {step}, {end})"
-    if isinstance(begin, int) and isinstance(end, int) and (end - begin) % step == 0:
-        last = f"{stem}0 + {step}"
+    last = f"{stem}0 + {step}" if is_whole(whole, step) else f"least({stem}0 + {step}, {end})"
     head = f"for (i64 {stem}0 = {begin}; {stem}0 < {end}; {stem}0 += {step}) {{"
     return [head, f"const i64 {stem}1 = {last};", *lines, "}"]
+
+
+def is_whole(place: Range, step: int) -> bool:
+    """Whether a range is known to be divided into parts of `step` points without a rest."""
+    begin, end = place
+    return isinstance(begin, int) and isinstance(end, int) and (end - begin) % step == 0
 
 
 def part_bounds(stem: str, number: str, extent: int, size: int) -> list[str]:

@@ -168,7 +168,6 @@ def prefetches(loops: LoopGeometry, work: PointWork, lanes: int) -> list[str]:
         place = " + ".join([*next_row, str(start), "base", "ahead"])
         found[f"&b{load.args[0]}[{place}]"] = max(64 // size, 1), large
     return [
-        f"{large}for (i64 ahead = 0; ahead < {lanes}; ahead += {step}) "
-        f"__builtin_prefetch({place});"
+        f"{large}for (i64 ahead = 0; ahead < {lanes}; ahead += {step}) __builtin_prefetch({place});"
         for place, (step, large) in found.items()
     ]

@@ -75,4 +75,5 @@ def test_a_loop_over_usual_numbers_has_no_conversion_to_float64() -> None:
     kernel = kernels.text[kernels.text.index("run_k0") :]
     usual, others = kernel.split("} else {")[:2]
     assert "f64" not in usual
-    assert "fn_sin" in others
+    assert "points0(" in others
+    assert "line_sin_f32_f32(" in kernels.text[kernels.text.index(" points0(") :]

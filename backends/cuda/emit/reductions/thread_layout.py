@@ -78,7 +78,6 @@ class ThreadLayout:
         side by side."""
         return WARP if self.along else self.teams
 
-
     def most_points(self, points: Size) -> int | None:
         """Returns the most points of a row of symbolic length whose values may stay in registers:
         those of the hint, with some more; None where that are too many."""

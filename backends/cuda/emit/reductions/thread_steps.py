@@ -206,9 +206,7 @@ class ThreadSteps:
             lines += ["{", *inside, "}"]
         return lines
 
-    def _looped_to_any(
-        self, work: PointWork, loads: Sequence[Scalar], workers: int
-    ) -> list[str]:
+    def _looped_to_any(self, work: PointWork, loads: Sequence[Scalar], workers: int) -> list[str]:
         """Returns the same loop over any number of points: of the remaining ones each is tested."""
         at_once = self._at_once(work, loads, workers)
         whole = self.points // (at_once * workers * self.stride) * (at_once * workers * self.stride)

@@ -217,4 +217,3 @@ def common_parts(first: Sequence[int], second: Sequence[int]) -> tuple[Parts, Pa
         parts[1][j].append(size)
         i, j = i + (left[i] == 1), j + (right[j] == 1)
     return parts if i == len(first) and j == len(second) else None
-

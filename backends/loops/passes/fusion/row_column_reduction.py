@@ -105,9 +105,7 @@ def _families(program: LoopProgram, most: int, of_any_size: bool) -> list[tuple[
         and (of_any_size or not is_symbolic(step.extents))
         and points(step) >= SMALL
     }
-    columns = [
-        k for k, x in kernels.items() if hint_of(x.extents[0]) <= most and _is_of_columns(x)
-    ]
+    columns = [k for k, x in kernels.items() if hint_of(x.extents[0]) <= most and _is_of_columns(x)]
     found = []
     for row, kernel in kernels.items():
         turned = kernel.extents[::-1]
