@@ -101,6 +101,7 @@ class AutoBackend:
         try:
             return CPU.compile_sized(graph, refused)
         except BackendError as error:
+            failure_reports.note(error)
             failure_reports.forget(error)
             refused(str(error))
             return None

@@ -30,6 +30,7 @@ from aotlite.backends.loops.program import LoopProgram
 from aotlite.backends.loops.program_run import Execute, Kernels, ProgramRun
 from aotlite.backends.native.cache import artifact_cache
 from aotlite.backends.native.compiler import failure_reports
+from aotlite.backends.native.compiler.compiler_failure import CompilerFailure
 from aotlite.backends.native.compiler.toolchain import compiler_problem, find_compiler, is_known
 from aotlite.backends.native.libraries.background import in_background
 from aotlite.backends.native.warn_once import warn_once
@@ -111,7 +112,8 @@ class CpuBackend:
         self, graph: Graph, refused: Callable[[str], None] = untold
     ) -> SizedRun | None:
         """Returns the run of a graph with symbolic sizes, compiled once for all of them. None if a
-        question about sizes has no answer for all of them, after `refused` got the reason."""
+        question about sizes has no answer for all of them, or the text is too long for the compiler
+        (CC-26), after `refused` got the reason."""
         _require_cpu(graph)
         begin_loading()
         table = loops.table_of_graph(graph)
@@ -121,7 +123,15 @@ class CpuBackend:
             text = sized.sized_text(program, table, demands)
             return sized.SizedProgramRun(graph, text, contract=self.contract)
 
-        return versions.versions_of(graph, table, made, self.compile, refused)
+        try:
+            return versions.versions_of(graph, table, made, self.compile, refused)
+        except CompilerFailure as error:
+            if not error.is_too_long:
+                raise
+            failure_reports.note(error)
+            failure_reports.forget(error)
+            refused(str(error))
+            return None
 
     def _is_compiled(self, text: ProgramText) -> bool:
         """Whether the cache has the library. False where that is not known without trying a

@@ -24,6 +24,9 @@ from aotlite.ir.errors import BackendError, noted
 
 LIBRARY = "library.so"
 
+ANSWER_LIMIT = 10.0
+"""The seconds in which a compiler that ran out of time is to compile a small text."""
+
 ROOM = 1 << 20
 """Free bytes below which a folder counts as full when a compiler fails in it."""
 
@@ -39,6 +42,7 @@ def library_of(
             ended = built(command, folder.path, source, limit)
             if not ended.problem:
                 return folder.read(LIBRARY)
+            is_too_long = ended.is_late and _answers(command, folder.path, limit)
     except OSError as error:
         raise BackendError(
             f"cpu: {name!r} has no place to be compiled in ({error}), expected room in "
@@ -46,10 +50,19 @@ def library_of(
         ) from error
     what = f"cpu: {compiler.kind}, compiling {name!r}, {ended.problem}, expected a library"
     advice = "" if ended.is_refusal else "; try again, or name another compiler in CC"
-    save = partial(_saved, text, name)
-    failure = CompilerFailure(what, advice, compiler, ended.line(), save, is_late=ended.is_late)
+    advice = "; it compiles small texts: this one is too much for it" if is_too_long else advice
+    save, is_hung = partial(_saved, text, name), ended.is_late and not is_too_long
+    failure = CompilerFailure(what, advice, compiler, ended.line(), save, is_hung=is_hung)
+    failure.is_too_long = is_too_long
     place = None if failure.path is None else f"the text is in {failure.path}"
     raise noted(failure, ended.last_lines() or None, f"command: {shlex.join(command)}", place)
+
+
+def _answers(command: Sequence[str], folder: str, limit: float) -> bool:
+    """Whether a compiler that ran out of time compiles a small text: then it does not hang."""
+    write(folder, "small.c", "int small(int x) { return x + 1; }\n")
+    ended = built(command, folder, "small.c", min(limit, ANSWER_LIMIT))
+    return not ended.problem
 
 
 def built(command: Sequence[str], folder: str, source: str, limit: float) -> CommandResult:

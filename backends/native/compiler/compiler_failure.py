@@ -19,7 +19,7 @@ class CompilerFailure(BackendError):
         line: str,
         save: Callable[[], str | None],
         *,
-        is_late: bool,
+        is_hung: bool,
     ) -> None:
         super().__init__(what + remedy)
         self.what = what
@@ -31,5 +31,20 @@ class CompilerFailure(BackendError):
         """Saves the text to a file and returns its path; None if it cannot."""
         self.path = save()
         """The file with the text; None if it could not be saved."""
-        self.is_late = is_late
-        """Whether the compiler ran out of time."""
+        self.is_hung = is_hung
+        """Whether the compiler ran out of time, and then for a small text, too."""
+        self.is_too_long = False
+        """Whether it ran out of time for this text, and compiles small ones."""
+
+    def again(self) -> CompilerFailure:
+        """Returns the failure for who asks for the same text, which was too long."""
+        remedy = "; it is not compiled again in this process"
+        failure = CompilerFailure(
+            self.what, remedy, self.compiler, self.line, _unsaved, is_hung=False
+        )
+        failure.is_too_long = True
+        return failure
+
+
+def _unsaved() -> None:
+    """The text was saved the first time."""

@@ -1,4 +1,4 @@
-"""Reports of failed compilations: one warning each, and no further use of one that hangs.
+"""Reports of failed compilations: one warning each, and no further use of a compiler that hangs.
 
 Part of `specs/cpu_toolchain.md`.
 """
@@ -14,8 +14,14 @@ from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.backends.native.warn_once import warn_once
 from aotlite.ir.errors import BackendError
 
+MOST_LATE = 3
+"""The texts for which a compiler may run out of time before it is not asked any more: each is two
+minutes of a user's."""
+
 _late: dict[tuple[str, ...], str] = {}
-"""For each command of a compiler that ran out of time, the warning."""
+"""For each command of a compiler that is not asked any more, the warning."""
+_too_long: dict[tuple[str, ...], set[str]] = {}
+"""For each command of a compiler, the texts that were too long for it, as messages name them."""
 
 
 def given_up() -> str | None:
@@ -37,7 +43,7 @@ def tell(error: BackendError, then: str) -> None:
 
 def _tell(error: CompilerFailure, then: str) -> None:
     note(error)
-    if error.is_late:
+    if error.compiler.command in _late:
         warn_once(_late[error.compiler.command])
         return
     error.path = error.path or error.save()
@@ -48,15 +54,21 @@ def _tell(error: CompilerFailure, then: str) -> None:
 
 
 def note(error: BackendError) -> None:
-    """Remembers a compiler that ran out of time."""
-    if not isinstance(error, CompilerFailure) or not error.is_late:
+    """Remembers a compiler that hangs, or that ran out of time for too many texts (CC-26)."""
+    if not isinstance(error, CompilerFailure):
         return
     command = error.compiler.command
-    if command not in _late:
-        what = "it is not asked again in this process, where graphs run by NumPy"
-        _late[command] = f"aotlite: {_said(error)}; {what}; {advice()}{_place(error)}"
-        error.path = None  # it stays
-    forget(error)
+    texts = _too_long.setdefault(command, set())
+    if error.is_too_long:
+        texts.add(error.what)
+    if not error.is_hung and len(texts) < MOST_LATE:
+        return
+    if command in _late:
+        forget(error)
+        return
+    what = "it is not asked again in this process, where graphs run by NumPy"
+    _late[command] = f"aotlite: {_said(error)}; {what}; {advice()}{_place(error)}"
+    error.path = None  # it stays
 
 
 def forget(error: BackendError) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from aotlite.backends.native.cache import artifact_cache
 from aotlite.backends.native.cache.disk_cache import key_of, read
 from aotlite.backends.native.compiler import compilers, host_cpu
+from aotlite.backends.native.compiler.compiler_failure import CompilerFailure
 from aotlite.backends.native.compiler.compilers import Candidate, Compiler, candidates, fingerprint
 from aotlite.backends.native.single_flight import Once
 from aotlite.backends.native.warn_once import warn_once
@@ -43,6 +44,8 @@ _UNTRIED = "cannot be tried"
 """The beginning of reasons that another compiler would not help: they name their own remedy."""
 
 _searches = Once[Search]()
+_too_long: dict[str, CompilerFailure] = {}
+"""For the key of each text for which the compiler ran out of time, the failure."""
 
 
 def find_compiler() -> Compiler | None:
@@ -175,9 +178,24 @@ def compile_c(
     with artifact_cache.locked(key):
         found = artifact_cache.found(key)
         if found is None:
-            library = building.library_of(compiler, flags, text, name, time_limit)
+            library = _library(key, compiler, flags, text, name, time_limit)
             found = artifact_cache.kept(key, name, ".so", library)
     return found
+
+
+def _library(
+    key: str, compiler: Compiler, flags: tuple[str, ...], text: str, name: str, limit: float
+) -> bytes:
+    """Returns the bytes of a text's library. A text for which the compiler ran out of time is not
+    compiled again (CC-26)."""
+    if key in _too_long:
+        raise _too_long[key].again()
+    try:
+        return building.library_of(compiler, flags, text, name, limit)
+    except CompilerFailure as error:
+        if error.is_too_long:
+            _too_long[key] = error.again()
+        raise
 
 
 def key_of_c(

@@ -13,7 +13,7 @@ import pytest
 import aotlite as al
 from aotlite.backends.auto import AUTO, AutoBackend
 from aotlite.backends.cpu.backend import CpuBackend
-from aotlite.backends.native.compiler import compilers, probe, toolchain
+from aotlite.backends.native.compiler import compilation, compilers, probe, toolchain
 from aotlite.backends.native.libraries.background import in_background
 from aotlite.backends.native.libraries.library_loading import load_c
 from tests.backends.cpu.helpers.compilers import compiles, forget
@@ -55,6 +55,7 @@ def hanging(texts: Any, tmp_path: Path, monkeypatch: Any) -> Path:
 def late(compiler: Any, texts: Any, monkeypatch: Any) -> None:
     """A compiler that works when it is tried, and hangs then."""
     monkeypatch.setitem(load_c.__kwdefaults__, "time_limit", 2.0)
+    monkeypatch.setattr(compilation, "ANSWER_LIMIT", 0.5)
     compiler("exec sleep 60")
 
 
@@ -160,6 +161,83 @@ def test_who_does_not_wait_is_told_too_and_later_graphs_wait_for_nothing(
     (told,) = said_by(call)
     (kept,) = texts()
     assert "took more than 2 s" in told and kept in told
+
+
+# ----------------------------------------------------------------------- texts that are too long
+SLOW = 'case "$*" in *slow*) exec sleep 60 ;; esac; exec gcc "$@"'
+"""A compiler that has no end of graphs whose names have this word."""
+
+
+@pytest.fixture
+def slow(compiler: Any, texts: Any, monkeypatch: Any) -> None:
+    compiler(SLOW)
+    load_c("int answer(void) { return 42; }\n", "answer")
+    served(halved, backend="auto")  # the runtime is there, too
+    monkeypatch.setitem(load_c.__kwdefaults__, "time_limit", 2.0)
+
+
+def _slow(k: int) -> Any:
+    def slow(x: Any) -> Any:
+        return (x * float(k)).exp()
+
+    slow.__name__ = f"slow{k}"
+    return slow
+
+
+@compiles
+def test_a_text_that_is_too_long_is_a_matter_of_its_graph(slow: None, texts: Any) -> None:
+    """CC-26: the compiler is asked for others, and for this text never again."""
+
+    def call() -> None:
+        served(_slow(2), backend="auto")
+        begin = time.monotonic()
+        served(_slow(2), backend="auto")
+        assert time.monotonic() - begin < 1.9
+
+    (told,) = said_by(call)
+    (kept,) = texts()
+    for part in ("took more than 2 s", "graph slow2 runs op by op", kept):
+        assert part in told
+    assert AUTO.fuses
+    run = al.inspect.stages_of(al.compile(lambda x: x * 3.0 - 1.0, backend="auto"), al.ones(3))
+    assert "C compiler" in str(run.record("forward_kernels"))
+
+
+@compiles
+def test_a_compiler_is_not_asked_again_after_three_texts_that_were_too_long(slow: None) -> None:
+    def call() -> None:
+        for k in (2, 3, 4):
+            assert AUTO.fuses
+            served(_slow(k), backend="auto")
+        assert not AUTO.fuses
+        begin = time.monotonic()
+        served(_slow(5), backend="auto")
+        assert time.monotonic() - begin < 1.9
+
+    *_, told = said_by(call)
+    assert "compiling 'slow4', took more than 2 s" in told
+    assert "it is not asked again in this process" in told
+
+
+@compiles
+@pytest.mark.parametrize("name", ["auto", "cpu"])
+def test_kernels_for_all_sizes_that_are_too_long_are_compiled_for_each(
+    slow: None, compiler: Any, tmp_path: Path, name: str
+) -> None:
+    """CC-26: the text of one size may be short enough, and is compiled."""
+    script = tmp_path / "compiler"
+    sized = SLOW.replace("exec sleep", 'grep -q "i64 .sizes" *slow*.c && exec sleep')
+    script.write_text(script.read_text().replace(SLOW, sized))
+
+    def slow_rows(x: Any) -> Any:
+        return (x * 2.0).exp().sum(1)
+
+    compiled = al.compile(slow_rows, backend=name, dynamic=True)
+    assert not said_by(lambda: compiled(al.ones(3, 5)))
+    np.testing.assert_allclose(
+        compiled(al.ones(4, 6)).numpy(), slow_rows(al.ones(4, 6)).numpy(), rtol=2e-5
+    )
+    assert AUTO.fuses
 
 
 # ------------------------------------------------------------------------- compilers that then fail

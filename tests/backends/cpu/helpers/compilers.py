@@ -45,7 +45,9 @@ def compiled(text, name="double", **options):
 def forget():
     """Resets this process: no compiler found, no library loaded, no warning given."""
     toolchain._searches.forget()
+    toolchain._too_long.clear()
     failure_reports._late.clear()
+    failure_reports._too_long.clear()
     library_loading._loaded.forget()
     warn_once._shown.forget()
     artifact_cache._privates.forget()
