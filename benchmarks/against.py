@@ -38,7 +38,7 @@ from rich.console import Console
 
 from aotlite.cli import number
 from benchmarks import cpu, first_call
-from benchmarks.common import ONE_THREAD, machine, progress, table, wide_console
+from benchmarks.common import ONE_THREAD, machine_console, progress, table
 from benchmarks.kernels.child import Job as KernelJob
 from benchmarks.kernels.columns import OURS, default_backend
 
@@ -291,9 +291,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ]
     with checkout(args.commit) as before, driver() as folder:
         rows = compare(measurements, (before, ROOT), folder, args.rounds)
-    console = wide_console()
-    for line in machine():
-        console.print(line)
+    console = machine_console()
     report(rows, console)
     if args.json:
         data: Any = [attrs.asdict(row) | {"ratio": row.ratio} for row in rows]

@@ -74,6 +74,14 @@ def wide_console() -> Console:
     return Console(width=max(width, 200), highlight=False)
 
 
+def machine_console() -> Console:
+    """A wide console on which the lines about the machine are printed already."""
+    console = wide_console()
+    for line in machine():
+        console.print(line)
+    return console
+
+
 def progress() -> Progress:
     """A progress bar on standard error, which is erased at the end."""
     return Progress(

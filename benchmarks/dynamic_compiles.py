@@ -22,7 +22,7 @@ import numpy as np
 
 import aotlite as al
 from aotlite.cli import number
-from benchmarks.common import machine, progress, table, wide_console
+from benchmarks.common import machine_console, progress, table
 from benchmarks.first_call import no_kernels
 from benchmarks.instructions import count
 from benchmarks.sizes import Transformer
@@ -141,9 +141,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             found = measured(CASES[name](), args.rounds, clock)
             shown = [f"{x:.2f}" if at % 3 == 2 else f"{1e3 * x:.1f}" for at, x in enumerate(found)]
             made.add_row(name, *shown[:3], f"{MOST}", *shown[3:])
-    console = wide_console()
-    for line in machine():
-        console.print(line)
+    console = machine_console()
     console.print(made)
 
 

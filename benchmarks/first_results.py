@@ -21,7 +21,7 @@ from typing import Any
 
 import aotlite as al
 from aotlite.cli import number
-from benchmarks.common import machine, progress, table, wide_console
+from benchmarks.common import machine_console, progress, table
 
 Function = Callable[[Any], Any]
 
@@ -106,9 +106,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.one:
         print(json.dumps(measure(args.one[0], args.one[1] == "1")))
         return
-    console = wide_console()
-    for line in machine():
-        console.print(line)
+    console = machine_console()
     shown = table("first result, ms", "program", "waiting", "wait=False", "ratio")
     names = args.programs or list(PROGRAMS)
     with progress() as bar:

@@ -23,7 +23,7 @@ from rich.console import Console
 from aotlite.ir.dtypes import DType, float32, float64
 from aotlite.ir.scalar.expression import walk
 from aotlite.ir.scalar.functions import FUNCTIONS, ScalarFunction, declared, expanded_body, find
-from benchmarks.common import machine, table, wide_console
+from benchmarks.common import machine_console, table
 from benchmarks.function_kernels import Compiled
 
 BLOCK = 1 << 16
@@ -201,9 +201,7 @@ def main() -> None:
     if options.table:
         print(stated(chosen), end="")
         return
-    console = wide_console()
-    for line in machine():
-        console.print(line)
+    console = machine_console()
     report(chosen, options.stride, console)
 
 

@@ -18,7 +18,7 @@ import attrs
 
 import aotlite as al
 from benchmarks.alias_programs import PROGRAMS, AliasProgram, overlapping_reads, row_writes
-from benchmarks.common import installed_peers, machine, table, wide_console
+from benchmarks.common import installed_peers, machine_console, table
 
 COUNTS = (16, 64)
 """The counts of programs that repeat a pattern."""
@@ -157,9 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ours-only", action="store_true", help="leave PyTorch out")
     parser.add_argument("--json", type=Path, help="write the sizes to this file")
     options = parser.parse_args(arguments)
-    console = wide_console()
-    for line in machine():
-        console.print(line)
+    console = machine_console()
     peers = [] if options.ours_only else installed_peers(["torch"], console)
     found = list(rows(with_torch=bool(peers)))
     printed = table(

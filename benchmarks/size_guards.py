@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import aotlite as al
-from benchmarks.common import machine, table, wide_console
+from benchmarks.common import machine_console, table
 
 WANTED = 0.5
 """Microseconds."""
@@ -67,9 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made = table("a call with two arguments, µs", *columns)
     row = statistics.median(symbols), statistics.median(numbers), cost, WANTED
     made.add_row(given.backend, *[f"{each:.2f}" for each in row])
-    console = wide_console()
-    for line in machine():
-        console.print(line)
+    console = machine_console()
     console.print(made)
     return int(cost > WANTED)
 

@@ -21,7 +21,7 @@ from aotlite import nn
 from aotlite.cli.demo import compiled_functions
 from aotlite.cli.digits import Session
 from aotlite.data import load_digits
-from benchmarks.common import machine, table, wide_console
+from benchmarks.common import machine_console, table
 from benchmarks.sizes import Transformer, counted_libraries
 
 SIZES = (33, 17, 64, 40, 21)
@@ -167,9 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = demo() if name == "demo" else counted(PROGRAMS[name](), SIZES)
         sizes = "64, 64, 64, 34" if name == "demo" else ", ".join(map(str, SIZES))
         made.add_row(name, sizes, *map(str, attrs.astuple(found)))
-    console = wide_console()
-    for line in machine():
-        console.print(line)
+    console = machine_console()
     console.print(made)
 
 

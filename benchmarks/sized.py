@@ -27,7 +27,7 @@ from aotlite.backends.loops.program import slots
 from aotlite.backends.loops.program_sizes import SizesAt
 from aotlite.backends.native.libraries.library_loading import load_c
 from aotlite.backends.threads import set_num_threads
-from benchmarks.common import machine, table, wide_console
+from benchmarks.common import machine_console, table
 from benchmarks.sized_programs import PROGRAMS, Program, drawn, sized_graph
 
 COLUMNS = ("program", "sizes", "call, all sizes, us", "one size, us", "ratio")
@@ -142,9 +142,7 @@ def main() -> None:
     for name in options.programs:
         for row in compared(name, PROGRAMS[name], options.rounds, clock):
             made.add_row(*row)
-    console = wide_console()
-    for line in machine():
-        console.print(line)
+    console = machine_console()
     console.print(made)
 
 

@@ -28,7 +28,7 @@ from aotlite.backends.lookup import backend_from
 from aotlite.backends.threads import set_num_threads
 from aotlite.compiled_autograd import CompiledAutograd
 from aotlite.ir.graph import Graph
-from benchmarks.common import machine, table, wide_console
+from benchmarks.common import machine_console, table
 
 LENGTHS = (
     *(16, 17, 24, 31, 32),
@@ -185,9 +185,7 @@ def compared(given: argparse.Namespace) -> None:
     made.add_row("first call of another length, s", *_row(rest))
     again = [statistics.median(each.again) for each in both]
     made.add_row("a later call, s", *_row(again)[:2], f"{statistics.median(ratios):.2f}")
-    console = wide_console()
-    for line in machine():
-        console.print(line)
+    console = machine_console()
     console.print(made)
 
 

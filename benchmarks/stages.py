@@ -22,7 +22,7 @@ import numpy as np
 
 import aotlite as al
 from aotlite.ir.graph import Graph
-from benchmarks.common import machine, table, wide_console
+from benchmarks.common import machine_console, table
 from benchmarks.programs import Program, TorchLike, program
 
 ROWS = ("chain:1000", "chain:10000", "chain:100000", "mlp:64", "transformer:2", "transformer:24")
@@ -136,9 +136,7 @@ def best(runs: Sequence[Profile]) -> Profile:
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures and prints; see `--help`."""
     args = _parser().parse_args(argv)
-    console = wide_console()
-    for line in machine():
-        console.print(line)
+    console = machine_console()
     columns = (*STAGES, "rest", "total", "a user's op", "verify", "freeing")
     made = table("microseconds a joint node", "row", "nodes", *columns)
     for row in args.rows:

@@ -22,7 +22,7 @@ from aotlite.cli import number
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.ir.symbols.table import SymbolTable
-from benchmarks.common import machine, table, wide_console
+from benchmarks.common import machine, machine_console, table
 from benchmarks.loops import Action, Medians, measure
 
 COLUMNS = ("again", "first time", "plain ints, again")
@@ -144,9 +144,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     wanted = {name: CASES[name] for name in args.rows or CASES}
     found = measure(wanted, args.rounds)
-    console = wide_console()
-    for line in machine():
-        console.print(line)
+    console = machine_console()
     report(found, console)
     if args.json:
         text = json.dumps({"machine": list(machine()), "microseconds": found}, indent=1)

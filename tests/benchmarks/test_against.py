@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import against, eager, instructions, machine_code
+from benchmarks import against
 from benchmarks.against import ROOT, Measurement, Row
+from benchmarks.common import eager, instructions, machine_code, wide_console
 
 
 def row(before: list[float], now: list[float]) -> Row:
@@ -31,12 +32,12 @@ def test_counts_are_judged_exactly():
 
 def test_higher_rows_are_named(capsys):
     rows = [Row("a", [1.0], [1.0], is_exact=True), Row("b", [0.0], [2.0], is_exact=True)]
-    against.report(rows, against.wide_console())
+    against.report(rows, wide_console())
     assert "higher: b\n" in capsys.readouterr().out
 
 
 def test_slower_rows_are_named(capsys):
-    console = against.wide_console()
+    console = wide_console()
     against.report([Row("a", [1.0], [1.0]), Row("b", [1.0], [2.0])], console)
     assert "slower by more than 3%: b" in capsys.readouterr().out
 

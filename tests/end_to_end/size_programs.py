@@ -242,6 +242,40 @@ class Totals:
         return f"{self.next - self.first} programs, {counts}"
 
 
+def compare_many(
+    parser: argparse.ArgumentParser,
+    check_one: Callable[[int, argparse.Namespace], tuple[Counter[str], str] | None],
+    kind: Callable[[argparse.Namespace], str],
+) -> int:
+    """The command of a module whose programs have arguments of another kind: compares `--count`
+    programs, and prints what differs. `check_one` gives None for a seed without a program."""
+    parser.add_argument("--count", type=int, default=100, help="programs (default 100)")
+    parser.add_argument("--seed", type=int, default=0, help="of the first program (default 0)")
+    parser.add_argument("--most", type=int, default=4, help="the largest size (default 4)")
+    parser.add_argument("--backend", default="reference")
+    parser.add_argument("--show", type=int, default=5, help="differences to print (default 5)")
+    given = parser.parse_args()
+    total: Counter[str] = Counter()
+    different = 0
+    for seed in range(given.seed, given.seed + given.count):
+        try:
+            seen, difference = check_one(seed, given) or (Counter(), "")
+        except Exception as error:
+            seen, difference = Counter(), f"{type(error).__name__}: {error}"
+        total.update(seen)
+        if difference:
+            different += 1
+            if different <= given.show:
+                print(f"seed {seed}\n{draw(seed).text}{difference}\n", flush=True)
+    print(f"{kind(given)}: {given.count} programs, {different} differ; {dict(total)}")
+    return different > 0
+
+
+def parser_of(text: str | None) -> argparse.ArgumentParser:
+    """A parser with a module's text as its help, whose lines stay."""
+    return argparse.ArgumentParser(description=text, formatter_class=argparse.RawTextHelpFormatter)
+
+
 def main() -> int:
     given = _parser().parse_args()
     totals = Totals(given.resume, given.seed)
@@ -265,9 +299,7 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--count", type=int, default=200, help="programs (default 200)")
     parser.add_argument("--seed", type=int, default=0, help="of the first program (default 0)")
     parser.add_argument("--most", type=int, default=8, help="the largest size (default 8)")

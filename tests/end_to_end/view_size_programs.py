@@ -19,7 +19,7 @@ import numpy as np
 
 import aotlite as al
 from tests.end_to_end.drawn_size_programs import SizeProgram, draw
-from tests.end_to_end.size_programs import Arguments, check
+from tests.end_to_end.size_programs import Arguments, check, compare_many, parser_of
 
 KINDS = ("apart", "overlap", "begin", "turned")
 """Windows one behind the other, windows that overlap, windows that begin at one element, and these
@@ -61,35 +61,16 @@ def check_views(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--count", type=int, default=100, help="programs (default 100)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first program (default 0)")
-    parser.add_argument("--most", type=int, default=4, help="the largest size (default 4)")
+    parser = parser_of(__doc__)
     parser.add_argument("--kind", choices=KINDS, default="apart", help="how the views lie")
     parser.add_argument("--history", choices=HISTORIES, default="none", help="of the base")
-    parser.add_argument("--backend", default="reference")
-    parser.add_argument("--show", type=int, default=5, help="differences to print (default 5)")
-    given = parser.parse_args()
-    total: Counter[str] = Counter()
-    different = 0
-    for seed in range(given.seed, given.seed + given.count):
+
+    def check_one(seed: int, given: argparse.Namespace) -> tuple[Counter[str], str] | None:
         if len(draw(seed).shapes) < 2:
-            continue
-        how = given.most, given.kind, given.history
-        try:
-            seen, difference = check_views(seed, *how, backend=given.backend)
-        except Exception as error:
-            seen, difference = Counter(), f"{type(error).__name__}: {error}"
-        total.update(seen)
-        if difference:
-            different += 1
-            if different <= given.show:
-                print(f"seed {seed}\n{draw(seed).text}{difference}\n", flush=True)
-    kind = f"{given.kind}, {given.history}"
-    print(f"{kind}: {given.count} programs, {different} differ; {dict(total)}")
-    return different > 0
+            return None
+        return check_views(seed, given.most, given.kind, given.history, backend=given.backend)
+
+    return compare_many(parser, check_one, lambda given: f"{given.kind}, {given.history}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import aotlite as al
 from aotlite.eager.base.tensor import Tensor
 from aotlite.subclasses import MaskedTensor, QuantizedTensor, TwoTensor
 from tests.end_to_end.drawn_size_programs import SizeProgram, draw
-from tests.end_to_end.size_programs import check
+from tests.end_to_end.size_programs import check, compare_many, parser_of
 
 Wrap = Callable[[al.Tensor, al.Tensor, bool], al.Tensor]
 """Makes a wrapper of two tensors of one geometry and other memory."""
@@ -129,30 +129,13 @@ def check_wrapped(seed: int, most: int, kind: str, **options: Any) -> tuple[Coun
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--count", type=int, default=100, help="programs (default 100)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first program (default 0)")
-    parser.add_argument("--most", type=int, default=4, help="the largest size (default 4)")
+    parser = parser_of(__doc__)
     parser.add_argument("--kind", choices=[*KINDS], default="two", help="of the wrappers")
-    parser.add_argument("--backend", default="reference")
-    parser.add_argument("--show", type=int, default=5, help="differences to print (default 5)")
-    given = parser.parse_args()
-    total: Counter[str] = Counter()
-    different = 0
-    for seed in range(given.seed, given.seed + given.count):
-        try:
-            seen, difference = check_wrapped(seed, given.most, given.kind, backend=given.backend)
-        except Exception as error:
-            seen, difference = Counter(), f"{type(error).__name__}: {error}"
-        total.update(seen)
-        if difference:
-            different += 1
-            if different <= given.show:
-                print(f"seed {seed}\n{draw(seed).text}{difference}\n", flush=True)
-    print(f"{given.kind}: {given.count} programs, {different} differ; {dict(total)}")
-    return different > 0
+
+    def check_one(seed: int, given: argparse.Namespace) -> tuple[Counter[str], str]:
+        return check_wrapped(seed, given.most, given.kind, backend=given.backend)
+
+    return compare_many(parser, check_one, lambda given: given.kind)
 
 
 if __name__ == "__main__":
