@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import against
+from benchmarks import against, eager, instructions, machine_code
 from benchmarks.against import ROOT, Measurement, Row
-from benchmarks.common import eager, instructions, machine_code, wide_console
+from benchmarks.common import wide_console
 
 
 def row(before: list[float], now: list[float]) -> Row:
