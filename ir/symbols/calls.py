@@ -82,7 +82,7 @@ class Computed(Atom):
         self.operation = operation
         self.operands = operands
         self.depth, self.limit = shape
-        """How many expressions of floats are in one another; no absolute value is greater."""
+        """How many operations on floats there are; no absolute value is greater."""
         self._value_of = value_of
 
     def value(self, values: Mapping[str, int]) -> int:

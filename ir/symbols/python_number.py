@@ -125,6 +125,8 @@ class PythonNumber:
         if len(operands) == 1:
             return function(self.plain())
         left, right = operands
+        if hasattr(type(left if right is self else right), "combined"):  # a float argument asks
+            return NotImplemented
         if left is self:
             return self.with_value(function, right)
         return self.with_value(lambda value, other: function(other, value), left)
@@ -133,6 +135,8 @@ class PythonNumber:
         """The comparison with a number that is no int."""
         computes = getattr(getattr(self, "table", None), "computes", None)
         found = NOT_COMPUTED if computes is None else computes.compared(relation, self, other)
+        if found is NOT_COMPUTED and hasattr(type(other), "combined"):
+            return NotImplemented
         return self.with_value(RELATIONS[relation], other) if found is NOT_COMPUTED else found
 
     def with_value(self, function: Binary, other: object) -> Any:

@@ -285,3 +285,80 @@ def test_conditions_on_floats_are_shown_where_no_size_is_a_symbol() -> None:
         ["argument 1 > 0.5 is False"],
     ]
     assert repr(compiled.regions()).count("in stepped: ") == 2
+
+
+MIXED: dict[str, Callable[[Any, float], Any]] = {
+    "a mean": lambda x, lr: x * (lr / x.shape[0]),
+    "from the right": lambda x, lr: x * (x.shape[0] * lr) - (x.shape[0] - lr),
+    "with a float of sizes": lambda x, lr: x + (x.shape[0] / 3) * lr - lr * x.shape[0] ** 0.5,
+    "compared": lambda x, lr: x * lr if x.shape[0] / 4 > lr else x,
+    "compared with a size": lambda x, lr: x * 2 if lr < x.shape[0] else x,
+}
+
+
+@pytest.mark.rules("DYN-27", "DYN-37")
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", MIXED)
+def test_a_float_argument_computes_with_sizes(name: str, backend: str) -> None:
+    function = MIXED[name]
+    compiled = al.compile(function, dynamic=True, backend=backend)
+    for rows, lr in ((6, 0.5), (7, 0.5), (7, 0.25), (9, 0.1), (6, 1.9), (12, 2.75)):
+        x = np.arange(rows, dtype=np.float32)
+        assert words(compiled(al.tensor(x), lr)) == words(function(al.tensor(x), lr))
+    assert len(compiled.entries) == 1 + (name == "compared")
+
+
+@pytest.mark.rules("DYN-27", "DYN-37")
+def test_a_float_argument_over_a_size_that_may_be_0() -> None:
+    def function(x: al.Tensor, n: int, lr: float) -> al.Tensor:
+        return x * (lr / n)
+
+    compiled = al.compile(function, dynamic=True, backend="reference")
+    for n, lr in ((3, 0.5), (5, 0.25), (0, 0.5), (4, 0.1)):
+        for each in (function, compiled):
+            if n:
+                assert words(each(al.ones(2), n, lr)) == words(al.ones(2) * (lr / n))
+            else:
+                with pytest.raises(ZeroDivisionError):
+                    each(al.ones(2), n, lr)
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("DYN-27", "DYN-37")
+def test_gradients_with_a_float_argument_over_a_size() -> None:
+    def function(x: al.Tensor, lr: float) -> al.Tensor:
+        return (x * x * (lr / x.shape[0])).sum()
+
+    compiled = al.compile(function, dynamic=True, backend="reference")
+    for rows, lr in ((6, 0.5), (7, 0.5), (7, 0.25)):
+        found = []
+        for each in (function, compiled):
+            x = al.ones(rows).requires_grad_()
+            each(x, lr).backward()
+            assert x.grad is not None
+            found.append(x.grad.tolist())
+        assert found[0] == found[1]
+
+
+@pytest.mark.rules("DYN-27")
+def test_a_float_that_is_used_twice_in_each_step_is_taken() -> None:
+    """Written out, 60 doublings would be 2**60 sums."""
+
+    def function(x: al.Tensor, lr: float) -> al.Tensor:
+        for _ in range(60):
+            lr = lr * 0.5 + lr * 0.5
+        return x * lr
+
+    compiled = al.compile(function, dynamic=True, backend="reference")
+    for lr in (0.5, 0.25, 3.0):
+        assert words(compiled(al.ones(2), lr)) == words(al.ones(2) * lr)
+    assert len(compiled.entries) == 3
+
+
+@pytest.mark.rules("DYN-3", "DYN-27")
+def test_a_mark_on_a_size_that_a_taken_float_reads_is_an_error() -> None:
+    x = al.ones(6)
+    al.mark_dynamic(x, 0)
+    compiled = al.compile(lambda x, lr: (f"{lr / x.shape[0]}", x * 1), dynamic_shapes={"lr": True})
+    with pytest.raises(al.GuardError, match="marked as dynamic"):
+        compiled(x, 0.5)

@@ -250,6 +250,22 @@ def test_what_needs_the_value_fixes_the_sizes_in_it(name: str) -> None:
     assert len(compiled.entries) > 1
 
 
+@pytest.mark.rules("DYN-20", "DYN-37")
+def test_an_expression_that_would_be_long_takes_the_value() -> None:
+    """Written out, 60 doublings would be 2**60 sums."""
+
+    def function(x: al.Tensor) -> al.Tensor:
+        scale: float = x.shape[0]
+        for _ in range(60):
+            scale = scale * 0.5 + scale * 0.5
+        return x * scale if scale > 1 else x
+
+    compiled = al.compile(function, dynamic=True, backend="reference")
+    for size in (7, 8, 7):
+        assert words(compiled(made(size))) == words(function(made(size)))
+    assert len(compiled.entries) == 2
+
+
 @pytest.mark.rules("DYN-3", "DYN-20")
 def test_a_mark_on_a_size_in_a_text_is_an_error_with_the_line() -> None:
     def function(x: al.Tensor) -> tuple[str, al.Tensor]:

@@ -189,6 +189,12 @@ class SymbolicSizes:
 
     def __attrs_post_init__(self) -> None:
         self.table.computes = Computing(self.table)
+        self.floats.facts.sizes_of = self.values
+        self.floats.facts.names = self.sources.keys
+
+    def values(self, leaves: Sequence[object]) -> dict[str, int]:
+        """The values of the symbols in the flat arguments of a call, by name."""
+        return {name: each.value(leaves) for name, each in self.sources.items()}
 
     def __bool__(self) -> bool:
         """Whether some size or number became a symbol."""

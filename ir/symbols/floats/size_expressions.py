@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Computing", "rounded"]
 
 _DEEPEST: Final = 100
-"""The depth of an expression: beyond it the value is taken."""
+"""The operations in an expression, as it is written: beyond it the value is taken."""
 _EXACT: Final = 1 << 52
 """Ints up to 2**53 are floats, exactly, and a quotient a / b is rounded to no other integer, where
 a + b is at most that."""
@@ -54,7 +54,7 @@ class Computing:
         operation = OPERATIONS.get(name)
         if operation is None or not all(map(self._is_operand, operands)):
             return NOT_COMPUTED
-        if max(map(depth_of, operands)) >= _DEEPEST:
+        if sum(map(depth_of, operands)) >= _DEEPEST:
             return NOT_COMPUTED
         try:
             hint = operation.function(*map(_hint, operands))

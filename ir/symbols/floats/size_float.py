@@ -73,7 +73,7 @@ class SizeFloat(PythonNumber):
         self.operands = operands
         self.limit = limit
         """No absolute value is greater, for sizes that fit in 63 bits."""
-        self.depth: int = 1 + max(map(depth_of, operands))
+        self.depth: int = 1 + sum(map(depth_of, operands))
 
     # --- values
     def concrete(self, values: Mapping[str, int]) -> Any:
@@ -210,7 +210,7 @@ def applied(table: Any, operation: Operation, operands: tuple[object, ...], limi
 
 
 def _computed(table: Any, operation: Operation, operands: tuple[object, ...], limit: float) -> Any:
-    shape = 1 + max(map(depth_of, operands)), limit
+    shape = 1 + sum(map(depth_of, operands)), limit
     is_rounding = operation.rounds and len(operands) == 1
     above = is_rounding and is_nonnegative(operands[0])
     least = 0 if above else operation.least
@@ -299,13 +299,13 @@ def value_of(operation: Operation, operands: Iterable[Any], limit: float) -> Any
 
 
 def depth_of(value: object) -> int:
-    """How many expressions of floats are in one another in a number."""
+    """How many operations on floats a number has, as it is written."""
     if type(value) is SizeFloat:
         return value.depth
     if type(value) is not SymInt:
         return 0
     atoms = [atom for monomial in value.terms for atom in monomial]
-    return max([atom.depth for atom in atoms if isinstance(atom, Computed)], default=0)
+    return sum([atom.depth for atom in atoms if isinstance(atom, Computed)])
 
 
 def sizes_in(value: SizeFloat) -> Iterator[SymInt]:

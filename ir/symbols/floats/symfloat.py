@@ -10,22 +10,23 @@ To the code of a captured function it is a float.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from aotlite.ir.provenance.location import Location, place_of
-from aotlite.ir.symbols.floats.size_float import SizeFloat
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.floats.size_float import SizeFloat, text_of
 from aotlite.ir.symbols.python_number import RELATIONS, PythonNumber, plain
 from aotlite.ir.symbols.symint import SymInt
-from aotlite.ir.symbols.user_code import asked_outside, asking_place
+from aotlite.ir.symbols.user_code import asked_outside, asking_place, symbols_in
 
-__all__ = ["FloatFact", "SymFloat"]
+__all__ = ["FloatFact", "FloatFacts", "SymFloat"]
 
 _DEEPEST: Final = 100
-"""The depth of an expression: beyond it the value is taken."""
+"""The operations in an expression, as it is written: beyond it the value is taken."""
 _LONGEST: Final = 1 << 64
 """Ints beyond it are no operands of expressions."""
 Leaves = Sequence[object]
@@ -48,6 +49,15 @@ class FloatFact:
     def __repr__(self) -> str:
         place = "" if self.location is None else f" ({place_of(self.location)})"
         return f"{self.text}{place}"
+
+
+class FloatFacts(list[FloatFact]):
+    """What was asked in one capture, and how each call finds the sizes in expressions."""
+
+    sizes_of: Callable[[Leaves], Mapping[str, int]] | None = None
+    """The values of symbols in the flat arguments of a call; None where there are no symbols."""
+    names: Callable[[], Collection[str]] = frozenset
+    """The names of these symbols."""
 
 
 def _arithmetic(function: Function, sign: str) -> tuple[Method, Method]:
@@ -81,7 +91,7 @@ def _taken(name: str) -> Method:
 class SymFloat(PythonNumber):
     """A float of each call: a float argument, or arithmetic on one.
 
-    >>> facts = []
+    >>> facts = FloatFacts()
     >>> lr = SymFloat(facts, None, (1,), 0.5, "argument 1")
     >>> rate = 1 - lr * 4
     >>> rate.text, rate.value([None, 0.25]), rate < 0, facts[0].text
@@ -92,7 +102,7 @@ class SymFloat(PythonNumber):
 
     def __init__(
         self,
-        facts: list[FloatFact],
+        facts: FloatFacts,
         function: Function | None,
         operands: tuple[object, ...],
         hint: float,
@@ -107,7 +117,7 @@ class SymFloat(PythonNumber):
         """The value in the call that is traced."""
         self.text = text
         depths: list[int] = [x.depth for x in operands if type(x) is SymFloat]
-        self.depth: int = 1 + max(depths, default=0)
+        self.depth: int = 1 + sum(depths)
 
     @property
     def argument(self) -> int:
@@ -116,36 +126,48 @@ class SymFloat(PythonNumber):
         assert type(number) is int
         return number
 
-    def value(self, leaves: Leaves) -> float:
-        """The value in a call. Raises TypeError where a float is none there, or whatever Python's
-        operator does."""
+    def value(self, leaves: Leaves, known: dict[int, float] | None = None) -> float:
+        """The value in a call, where `known` has those of other numbers by their ids. Raises
+        TypeError where a float is none there, or whatever Python's operator does."""
+        known = {} if known is None else known
+        if id(self) in known:
+            return known[id(self)]
         if self.function is None:
             found = leaves[self.argument]
         else:
-            found = self.function(*[_value(x, leaves) for x in self.operands])
+            found = self.function(*[_value(x, leaves, self.facts, known) for x in self.operands])
         if type(found) is not float:
             raise TypeError(f"{self.text} is {found!r}, expected a float")
+        known[id(self)] = found
         return found
 
     # --- arithmetic
     def combined(self, function: Function, sign: str, operands: tuple[object, ...]) -> object:
         """`function(*operands)`, of which one is this number; an expression if it is a float."""
-        known = [plain(x) if type(x) in (SymInt, SizeFloat) else x for x in operands]
+        known = list(map(self._known, operands))
         if not all(map(_is_operand, known)):
             if operands[0] is self:
                 return self.with_value(function, known[1])
             return self.with_value(lambda value, other: function(other, value), known[0])
-        result = function(*[x.hint if type(x) is SymFloat else x for x in known])
+        result = function(*map(_hint, known))
         is_short = all(type(x) is not int or abs(x) < _LONGEST for x in known)
         if type(result) is not float or self.depth >= _DEEPEST or not is_short:
             return function(*map(plain, known))
         words = [_operand_text(x) for x in known]
         last = known[-1]
         text = f" {sign} ".join(words) if len(words) == 2 else f"{sign}{words[0]}"
-        if function is operator.pow or function in _DIVISIONS and type(last) is SymFloat:
-            test = partial(_is_float, function, tuple(known))
+        if function is operator.pow or function in _DIVISIONS and type(last) in _SYMBOLIC:
+            test = partial(_is_float, function, tuple(known), self.facts)
             self._assume(test, f"{text} is a float", fixes=False)
         return SymFloat(self.facts, function, tuple(known), result, text)
+
+    def _known(self, operand: object) -> object:
+        """An operand as it stands in an expression: a size, if each call finds it in arguments."""
+        if type(operand) is not SymInt and type(operand) is not SizeFloat:
+            return operand
+        is_found = self.facts.sizes_of is not None
+        is_found = is_found and symbols_in(operand) <= {*self.facts.names()}
+        return operand if is_found else plain(operand)
 
     __add__, __radd__ = _arithmetic(operator.add, "+")
     __sub__, __rsub__ = _arithmetic(operator.sub, "-")
@@ -183,6 +205,8 @@ class SymFloat(PythonNumber):
     def taken(self, *, fixes: bool) -> float:
         """`plain`; without `fixes` it is no fault of the function that it needs the value."""
         bits = self.hint.hex()
+        for size in _sizes_in(self):
+            plain(size)
 
         def test(leaves: Leaves) -> bool:
             return self.value(leaves).hex() == bits
@@ -192,14 +216,15 @@ class SymFloat(PythonNumber):
 
     def compared(self, relation: str, other: object) -> bool:
         """The truth of a comparison, which is assumed."""
-        number = plain(other) if type(other) in (SymInt, SizeFloat) else other
+        number = self._known(other)
         if not _is_operand(number):
             return self.with_value(RELATIONS[relation], other)
         of, compare = number, RELATIONS[relation]
-        truth = compare(self.hint, of.hint if type(of) is SymFloat else of)  # type: ignore[arg-type]
+        truth = compare(self.hint, _hint(of))  # type: ignore[arg-type]
 
         def test(leaves: Leaves) -> bool:
-            return compare(self.value(leaves), _value(of, leaves)) is truth  # type: ignore[arg-type]
+            right: Any = _value(of, leaves, self.facts)
+            return compare(self.value(leaves), right) is truth  # type: ignore[arg-type]
 
         self._assume(test, f"{self.text} {relation} {_operand_text(of)} is {truth}", fixes=False)
         return truth
@@ -251,20 +276,51 @@ class SymFloat(PythonNumber):
 _DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
 
 
-def _is_float(function: Function, operands: tuple[object, ...], leaves: Leaves) -> bool:
+def _is_float(
+    function: Function, operands: tuple[object, ...], facts: FloatFacts, leaves: Leaves
+) -> bool:
     """Whether the result is a float in a call, too; it may raise what Python's operator does."""
-    return type(function(*[_value(x, leaves) for x in operands])) is float
+    return type(function(*[_value(x, leaves, facts) for x in operands])) is float
 
 
-def _value(operand: object, leaves: Leaves) -> object:
-    return operand.value(leaves) if type(operand) is SymFloat else operand
+_SYMBOLIC = (SymFloat, SizeFloat, SymInt)
+
+
+def _value(
+    operand: object, leaves: Leaves, facts: FloatFacts, known: dict[int, float] | None = None
+) -> object:
+    if type(operand) is SymFloat:
+        return operand.value(leaves, known)
+    if type(operand) not in _SYMBOLIC or facts.sizes_of is None:
+        return operand
+    return concrete(operand, facts.sizes_of(leaves))
+
+
+def _hint(operand: Any) -> Any:
+    return operand.hint if type(operand) in _SYMBOLIC else operand
+
+
+def _sizes_in(number: SymFloat) -> Iterator[object]:
+    """The sizes, and floats made of sizes, in an expression, each once."""
+    waiting, seen = [number], set[int]()
+    while waiting:
+        for each in waiting.pop().operands:
+            if id(each) not in seen and type(each) in _SYMBOLIC:
+                seen.add(id(each))
+                if type(each) is SymFloat:
+                    waiting.append(each)
+                else:
+                    yield each
 
 
 def _is_operand(value: object) -> bool:
-    return type(value) in (SymFloat, float, int, bool)
+    return type(value) in (*_SYMBOLIC, float, int, bool)
 
 
 def _operand_text(value: object) -> str:
+    if type(value) is SymInt or type(value) is SizeFloat:
+        text = text_of(value)
+        return f"({text})" if " " in text else text
     if type(value) is not SymFloat:
         return repr(value)
     return value.text if value.function is None or value.depth == 1 else f"({value.text})"

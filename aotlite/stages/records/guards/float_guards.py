@@ -16,7 +16,7 @@ from aotlite.eager.base.new_tensors import tensor_over
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.symbols.floats.symfloat import FloatFact, SymFloat
+from aotlite.ir.symbols.floats.symfloat import FloatFact, FloatFacts, SymFloat
 from aotlite.stages.records.guards.access_paths import AccessPath
 
 _MARK = "Leave it out of dynamic_shapes, or let that line not depend on the number."
@@ -69,7 +69,7 @@ class FloatInputs:
     """By the number of the flat argument."""
     marked: set[int] = attrs.field(factory=set)
     """Those that the user named: it is an error if the function fixes one."""
-    facts: list[FloatFact] = attrs.field(factory=list)
+    facts: FloatFacts = attrs.field(factory=FloatFacts)
 
     def __bool__(self) -> bool:
         return bool(self.arguments)
@@ -106,9 +106,15 @@ class FloatInputs:
 
 def _read(number: SymFloat) -> set[int]:
     """The numbers of the flat arguments that an expression reads."""
-    if number.function is None:
-        return {number.argument}
-    return {i for x in number.operands if type(x) is SymFloat for i in _read(x)}
+    found, waiting, seen = set[int](), [number], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if each.function is None:
+            found.add(each.argument)
+        elif id(each) not in seen:
+            seen.add(id(each))
+            waiting += [x for x in each.operands if type(x) is SymFloat]
+    return found
 
 
 def facts_of(guards: Sequence[object]) -> tuple[FloatFact, ...]:
