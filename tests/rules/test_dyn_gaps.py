@@ -97,3 +97,13 @@ def test_another_cut_is_another_entry() -> None:
         np.testing.assert_array_equal(compiled(x).numpy(), x.numpy() * 2)
     strides = [tuple(map(hint_of, each.meta.inputs[0].meta.stride)) for each in compiled.entries]
     assert strides == [(9, 1), (7, 1), (9, 1), (7, 1), (6, 1)]
+
+
+@pytest.mark.rules("DYN-7")
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_strides_that_no_text_shows_are_named_where_they_alone_differ(dynamic: bool) -> None:
+    compiled = al.compile(lambda x: x * 2, backend="reference", dynamic=dynamic)
+    compiled(al.ones(4, 1))
+    compiled(al.ones(100).as_strided((4, 1), (1, 7)))
+    told = " ".join(str(compiled.explain_recompiles()).replace("│", " ").split())
+    assert "argument 0 is f32[4, 1] with the strides (1, 7), expected f32[4, 1]" in told

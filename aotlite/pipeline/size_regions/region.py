@@ -47,7 +47,7 @@ from aotlite.stages.s10_runtime.guards.failures import (
     what_fails,
 )
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts, GuardedValues
-from aotlite.stages.s10_runtime.guards.writer import MISS, in_few_words, write_guards
+from aotlite.stages.s10_runtime.guards.writer import MISS, in_few_words, words_unlike, write_guards
 from aotlite.stages.s10_runtime.source import FunctionSource
 
 if TYPE_CHECKING:
@@ -383,7 +383,8 @@ class SizeRegion:
             found = meta_at(leaves[index], path)
             if found is not wanted:
                 what = ".".join((f"argument {index}", *path))
-                return GuardFailure(what, str(found), f"{wanted}: {meta} at {values}")
+                told = words_unlike(found, wanted)
+                return GuardFailure(what, told, f"{wanted}: {meta} at {values}")
         for index, number in self.sizes.numbers.items():
             found, wanted = leaves[index], concrete(number, values)
             if found != wanted:

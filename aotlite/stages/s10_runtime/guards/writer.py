@@ -83,7 +83,12 @@ def write_guards(
     writer.memory()
     source.use(facts_of, are_recognized, is_watched, take)
     source.scope.update(
-        words=in_few_words, STATE=STATE, MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, NOTHING=NOTHING
+        words=in_few_words,
+        words_unlike=words_unlike,
+        STATE=STATE,
+        MISS=MISS,
+        GUARD_ERRORS=GUARD_ERRORS,
+        NOTHING=NOTHING,
     )
     _add_lines(source, len(values.leaves), writer.checks)
     return tuple(writer.checks)
@@ -216,7 +221,8 @@ class _Guards:
     def _meta(self, name: str, tensor: Tensor) -> None:
         expected = self.source.constant(tensor.meta, "M", str(tensor.meta))
         test = f"{name}.meta is {expected}"
-        self.check(test, f"argument {name[1:]}", f"{name}.meta", str(tensor.meta))
+        shown = f"words_unlike({name}.meta, {expected})"
+        self.check(test, f"argument {name[1:]}", shown, str(tensor.meta))
 
     def _marks(self, tensors: dict[str, Tensor]) -> None:
         """Checks facts and identity of many tensors, with one test for each marked one."""
@@ -260,7 +266,7 @@ class _Guards:
         facts = facts_of(tensor)
         expected = self.source.constant(facts, "F", str(facts))
         test = f"({name}.facts is {expected} or facts_of({name}) is {expected})"
-        self.check(test, subject, f"words({name})", str(facts))
+        self.check(test, subject, f"words_unlike({name}, {expected})", str(facts))
 
     def _plain(self, name: str, value: object, subject: str, snapshot: Snapshot) -> None:
         test = _exact_test(name, value)
@@ -418,6 +424,16 @@ class _Guards:
                 name = name_of(role)
                 test = f"{name}.offset == {tensor.offset}"
                 self.check(test, f"the offset of {role}", f"{name}.offset", str(tensor.offset))
+
+
+def words_unlike(value: object, expected: object) -> str:
+    """`in_few_words` of what differs from the expected: with the strides where these alone do. A
+    tensor of few elements is contiguous whatever its strides are, which its text leaves out."""
+    text = in_few_words(value) if isinstance(value, Tensor) else str(value)
+    stride = getattr(value, "stride", None)
+    if stride is None or text != str(expected):
+        return text
+    return f"{text} with the strides {stride() if callable(stride) else stride}"
 
 
 def in_few_words(value: object) -> str:
