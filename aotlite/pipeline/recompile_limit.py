@@ -24,6 +24,7 @@ from aotlite.pipeline.size_regions.exact_types import type_question
 from aotlite.pipeline.size_regions.tensor_marks import against_marks
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.failures import GuardFailure
+from aotlite.stages.shared.memory.sized_views import why_numbers
 
 ADVICE = (
     "Pass what changes at each call as a tensor, or raise recompile_limit; a size that changes is "
@@ -78,14 +79,7 @@ def _why_numbers(meta: FunctionMeta, failure: GuardFailure) -> str:
     roles = [each.role for each in meta.inputs if each.place == failure.subject]
     if any(isinstance(role.whole if isinstance(role, Part) else role, Hidden) for role in roles):
         return "sizes of a tensor that is no argument are numbers: pass it"
-    written = [each for each in meta.families if each.changes_history]
-    if any(role in each.members for each in written for role in roles):
-        return "sizes of views of one base are numbers where a write to one has a gradient"
-    moved = {each.role for each in meta.inputs if each.writes_metadata or each.changes}
-    changed = [each for each in meta.families if moved.intersection(each.members)]
-    if any(role in each.members for each in changed for role in roles):
-        return "sizes of views of one base are numbers where the geometry of one changes"
-    return ""
+    return next(filter(None, [why_numbers(meta, role) for role in roles]), "")
 
 
 @attrs.define(eq=False, repr=False)

@@ -293,3 +293,26 @@ def test_views_whose_geometry_changes_have_numbers_with_a_reason() -> None:
         compiled(*halves(n, grad=False))
     (_, second) = compiled.explain_recompiles()
     assert "are numbers where the geometry of one changes" in str(second.reasons[0])
+
+
+@pytest.mark.rules("SYN-12")
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_symbols_that_were_no_use_are_not_tried_again(dynamic: bool | None) -> None:
+    """Each size is captured once, but for the one at which this was found out. Where the call is
+    another one, without a gradient, sizes are symbols."""
+    runs: list[None] = []
+
+    def noted(a: Any, b: Any) -> Any:
+        runs.append(None)
+        return written(a, b)
+
+    compiled = al.compile(noted, dynamic=dynamic, backend="reference")
+    counts = []
+    for n in (3, 5, 6, 7):
+        compiled(*halves(n, grad=True))
+        counts.append(len(runs))
+        runs.clear()
+    assert counts == [2 if dynamic else 1, 1, 1, 1]
+    for n in (3, 5, 6, 7):
+        compiled(*halves(n, grad=False))
+    assert "s0" in compiled.regions().rows[-1].arguments[0]

@@ -37,6 +37,7 @@ from aotlite.stages.records.symbolic_sizes import (
     sources_of,
 )
 from aotlite.stages.s1_capture.subclass_fakes import parts_by_role
+from aotlite.stages.shared.memory.sized_views import why_numbers
 
 
 # ------------------------------------------------------------------------------------- the choice
@@ -64,6 +65,8 @@ def symbolic_sizes(
         if index >= options.num_params_buffers:
             asked = _of_argument(index, tensor, metas, named, options)
             requests |= _with_gaps(asked, index, tensor, [each.meta for each in earlier])
+    refused = {index for index, tensor in call.tensors() if _was_refused(index, tensor, earlier)}
+    requests = {x: y for x, y in requests.items() if y.is_marked or x.argument not in refused}
     requests |= _ints(call, named, seen, options, {each.name for each in requests.values()})
     if not requests:
         return None
@@ -153,6 +156,19 @@ def _gaps(
         rest = wide // step - factor * size
         if not left and factor > 0 and rest >= 0:
             yield dim, factor, rest
+
+
+def _was_refused(index: int, tensor: Tensor, earlier: Iterable[CompiledEntry]) -> bool:
+    """Whether sizes of an argument had to be numbers in an earlier entry, as those of a view, for
+    a call with a gradient, or without, like this one: so would be those of this call (SYN-12)."""
+    role = Primal(index)
+    return any(
+        each.role == role
+        and each.requires_grad == tensor.requires_grad_outside()
+        and bool(why_numbers(entry.meta, role))
+        for entry in earlier
+        for each in entry.meta.inputs
+    )
 
 
 def _sizes_before(role: GivenRole, ndim: int, earlier: Iterable[FunctionMeta]) -> list[Shape]:

@@ -15,6 +15,7 @@ from aotlite.ir.graph.role import Part, Primal
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes, place_of_role
 from aotlite.stages.shared.memory.view_families import ViewFamilies
 
@@ -75,6 +76,17 @@ def without(sizes: SymbolicSizes, roles: list[InputRole]) -> SymbolicSizes:
     numbers = set(arguments_of(roles))
     kept = {each: ask for each, ask in sizes.requests.items() if each.argument not in numbers}
     return SymbolicSizes(kept)
+
+
+def why_numbers(meta: FunctionMeta, role: InputRole) -> str:
+    """Why an input had to have numbers for its sizes, as a view; or empty."""
+    families = [each for each in meta.families if role in each.members]
+    if any(each.changes_history for each in families):
+        return "sizes of views of one base are numbers where a write to one has a gradient"
+    moved = {each.role for each in meta.inputs if each.writes_metadata or each.changes}
+    if any(moved.intersection(each.members) for each in families):
+        return "sizes of views of one base are numbers where the geometry of one changes"
+    return ""
 
 
 def arguments_of(roles: Collection[InputRole]) -> Iterator[int]:
