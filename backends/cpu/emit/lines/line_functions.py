@@ -3,7 +3,7 @@
     static NEVER_INLINE void line_sin_f32_f32(const f32 *restrict x0, f32 *restrict y, i64 count)
 
 computes `count` sines, rounded up to whole vectors: behind the last point of a line are copies of
-it, which `filled_f32` makes. Spec: `specs/c_printer.md`.
+it (`filler`). Spec: `specs/c_printer.md`.
 """
 
 from __future__ import annotations
