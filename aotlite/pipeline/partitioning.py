@@ -28,6 +28,7 @@ from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s8_partition.closing_copies import with_closing_copies
 from aotlite.stages.s8_partition.saved_tensor_hooks import with_inlined_hooks
 from aotlite.stages.shared.effect_tokens import unlifted_partition
+from aotlite.stages.shared.saved_sizes import with_saved_sizes
 
 if TYPE_CHECKING:
     from aotlite import partition as partitioners
@@ -65,10 +66,11 @@ def partitioned(graph: Graph, compilation: Compilation) -> Partition:
     chosen = partitioner(compilation.options) or compilation.stages["partition"]
     ours = chosen is default_partition
     partition = default_partition(graph) if ours else call_partitioner(chosen, graph)
-    observers.show("8 partition", partition)
-    observers.check("8 partition, forward", partition.forward, functional=True)
-    if partition.backward is not None:
-        observers.check("8 partition, backward", partition.backward, functional=True)
+    shown = with_saved_sizes(partition) if observers.observers else partition
+    observers.show("8 partition", shown)
+    observers.check("8 partition, forward", shown.forward, functional=True)
+    if shown.backward is not None:
+        observers.check("8 partition, backward", shown.backward, functional=True)
     if observers.runner is not None:
         observers.runner.compare_partition(partition)
     return partition

@@ -198,6 +198,8 @@ class Graph:
     """The copy ops that the stage which made this graph inserted, with their reasons."""
     exported: frozenset[Role] = attrs.field(default=frozenset(), kw_only=True)
     """Inputs whose memory NumPy arrays of the user share; partitioners ask for it (PART-37)."""
+    saved_sizes: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    """Of a backward: the symbols that the forward saves as numbers, in order (PART-4)."""
     _users: dict[Node, list[Node]] | None = attrs.field(default=None, init=False)
     _names: dict[Node, str] | None = attrs.field(default=None, init=False)
     _last_uses: dict[Node, tuple[Node, ...]] | None = attrs.field(default=None, init=False)

@@ -133,8 +133,20 @@ class BackwardToken(_OfEffect, prefix="backward_token"):
     """Input and output: the token of an effect of the backward (TOK-4, TOK-5)."""
 
 
+@attrs.frozen
 class Output(_Numbered, prefix="output"):
-    """Output: the user's result number `index` among the flat results."""
+    """Output: the user's result number `index` among the flat results.
+
+    Behind these are the values of symbols that depend on values: `symbol` is the name of one
+    (DYN-5). Equality ignores it.
+    """
+
+    symbol: str = attrs.field(default="", eq=False)
+    __hash__ = _Numbered.__hash__
+
+    def __repr__(self) -> str:
+        symbol = f", symbol={self.symbol!r}" if self.symbol else ""
+        return f"Output(index={self.index}{symbol})"
 
 
 class MutatedInput(_Of, prefix="updated"):
@@ -259,6 +271,26 @@ class Saved(_Shape, prefix="saved"):
         return f"{self.prefix}_{self.name or self.index}"
 
 
+class SavedSize(_Numbered, prefix="saved_size"):
+    """Output of the forward, and parameter of the backward: a size that is kept between them as a
+    number, as no tensor of the backward has it (PART-4)."""
+
+
+@attrs.frozen
+class Size(_Shape, prefix="size"):
+    """Parameter: the size `dim` of an argument, or of a part of one, that no input has (GRA-16).
+
+    >>> str(Size(1, Primal(0)))
+    'size_1_primals_0'
+    """
+
+    dim: int
+    of: Primal | Part
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_{self.dim}_{self.of}"
+
+
 class Lifted(_Placed, prefix="inputs"):
     """Input of a compiled tape: saved value, or gradient, number `index` (CAG-2)."""
 
@@ -299,7 +331,9 @@ Role = (
     | Arrived
     | Rewritten
     | Gradient
+    | SavedSize
     | Saved
+    | Size
     | Lifted
     | Kept
     | Incoming

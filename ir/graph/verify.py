@@ -1,12 +1,13 @@
 """`verify`: checks the invariants of every graph, by recomputing each meta.
 
 Ground floor. Runs after every stage; costs about half a microsecond a node. The invariants are
-numbered VER-1 to VER-8 and VER-16 (`specs/verify.md`). Each stage checks its own further promises.
+numbered VER-1 to VER-8, VER-16 and VER-18 (`specs/verify.md`). Each stage checks its own further
+promises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
@@ -17,6 +18,8 @@ from aotlite.ir.errors import GraphError, noted
 from aotlite.ir.graph.effect_chains import chain_fault
 from aotlite.ir.graph.graph import Constant, Graph, Node
 from aotlite.ir.graph.node_text import excerpt, literal, node_line
+from aotlite.ir.graph.role import Output, SavedSize
+from aotlite.ir.graph.symbolic.binding import bindings_in, computed_in, is_number, late_use
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.symbolic import always_same_meta
 from aotlite.ir.meta.text import meta_text
@@ -31,12 +34,18 @@ __all__ = ["verify"]
 
 
 def verify(
-    graph: Graph, *, functional: bool = False, closing_copies: bool = False, stage: str = "graph"
+    graph: Graph,
+    *,
+    functional: bool = False,
+    closing_copies: bool = False,
+    stage: str = "graph",
+    same_meta: Callable[[object, object], bool] = always_same_meta,
 ) -> int:
     """Returns the number of impure nodes; raises GraphError where the graph breaks an invariant.
 
     `functional`: no node may write, change a geometry or draw random numbers (FUN-25).
     `closing_copies`: allows one `copy_` into each input all the same. `stage` begins the message.
+    `same_meta` compares a node's meta with that of its rule, in a graph with symbols.
 
     >>> from aotlite.ir.graph.builder import Builder
     >>> from aotlite.ir.meta import tensor_meta
@@ -45,10 +54,11 @@ def verify(
     >>> verify(build.finish([x.mul_(2.0)]))
     1
     """
-    check = _Check(graph, stage)
+    check = _Check(graph, stage, same_meta)
     check.outline()
     check.nodes()
     check.tokens()
+    check.symbols()
     if functional:
         check.functional(closing_copies=closing_copies)
     return len(check.impure)
@@ -63,6 +73,7 @@ class _Check:
 
     graph: Graph
     stage: str
+    same_meta: Callable[[object, object], bool]
     defined: set[Node] = attrs.field(factory=set)
     fitting: dict[object, set[tuple[type, ...]]] = attrs.field(factory=dict)
     """Each op -> the tuples of argument types that were found to fit its schema."""
@@ -151,7 +162,7 @@ class _Check:
                         meta = op.infer(args)
                 except Exception as error:
                     raise self._refused(node, error) from error
-                if meta is not node.meta and not always_same_meta(meta, node.meta):
+                if meta is not node.meta and not self.same_meta(meta, node.meta):
                     self._wrong_meta(node, meta)
                 if type(meta) is not TensorMeta and self.single:
                     self.single = False
@@ -233,7 +244,7 @@ class _Check:
     def _output(self, node: Node) -> None:
         for value in node.args[0]:
             if type(value) is not Node:
-                if value is not None and type(value) not in NUMBERS:
+                if value is not None and type(value) not in (*NUMBERS, SymInt):
                     what = f"an output is a {type(value).__name__}"
                     self.fail(node, "VER-5", f"{what}, expected a node, a number or None")
             elif value not in self.defined:
@@ -249,6 +260,31 @@ class _Check:
             fault = chain_fault(self.graph)
             if fault is not None:
                 self.fail(fault[0], "VER-16, TOK-1", fault[1])
+
+    # --- symbols
+    def symbols(self) -> None:
+        """VER-18: what the outputs say of sizes. Checked only where some do."""
+        node = self.graph.output_node
+        for role, value in zip(self.graph.output_roles, self.graph.outputs, strict=True):
+            if type(role) is SavedSize and type(value) not in (int, SymInt):
+                got = literal(value, self.graph.names)
+                self.fail(node, "VER-18, PART-4", f"output {role} is {got}, expected a size")
+            if type(role) is Output and role.symbol:
+                if type(value) is not Node or not is_number(value):
+                    got = literal(value, self.graph.names)
+                    what = f"output {role}, the value of {role.symbol}, is {got}"
+                    self.fail(node, "VER-18", f"{what}, expected a 0-d tensor of int64")
+        computed = computed_in(self.graph)
+        given = {each.symbol for each in bindings_in(self.graph).given} if computed else ()
+        symbols = [each.symbol for each in computed]
+        if len(set(symbols)) < len(symbols):
+            self.fail(node, "VER-18", "two outputs are the value of one symbol, expected one")
+        for each in computed:
+            late = None if each.symbol in given else late_use(self.graph, each)
+            if late is not None:
+                what = f"{node_line(late, self.graph.names)} needs {each.symbol}"
+                where = f"a node behind {self.name(each.node)}, which computes it"
+                self.fail(late, "VER-18", f"{what}, expected {where}")
 
     # --- purity
     def functional(self, *, closing_copies: bool) -> None:

@@ -34,7 +34,8 @@ class OpNamespace:
 
     It binds its arguments to the op's schema and returns `call(op, args)`. `ops.constant(name,
     meta)` looks a constant up in `constants`, `ops.device(name)` a device in `devices`. `ops.inf`,
-    `ops.nan`, dtypes, and Python's functions of sizes (`sym_max`, `math`) are there as well.
+    `ops.nan`, dtypes, and Python's functions of sizes (`sym_max`, `math`) are there as well, and
+    `sym_item(value, symbol)`, which reads a size from a value.
     Raises ArgumentError for other names.
 
     >>> ops = OpNamespace(lambda op, args: (op.name, args))
@@ -82,6 +83,10 @@ class OpNamespace:
     def host_function(self, name: str) -> HostFunction:
         """The function of this name that a graph of this process holds. Raises ArgumentError."""
         return host_function_named(name)
+
+    def sym_item(self, value: Any, name: str) -> int:
+        """The number in a 0-d tensor of integers: the value of the symbol of this name (GRA-16)."""
+        return int(value.item())
 
     def phase(self, name: str) -> None:
         """Marks the calls after it as "forward" or "backward". It computes nothing."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.ir.arrays import array_over, copied, kernel_on
+from aotlite.ir.arrays import array_over, copied, host_array, kernel_on
 from aotlite.ir.dtypes import uint8, uint64
 from aotlite.ir.effects import EffectOp, TokenOp, library_of
 from aotlite.ir.errors import (
@@ -27,7 +27,7 @@ from aotlite.ir.errors import (
 from aotlite.ir.graph import Constant, Graph, Node, map_nodes
 from aotlite.ir.graph.node_text import node_line
 from aotlite.ir.graph.role import RNG_INPUTS
-from aotlite.ir.graph.symbolic.inputs import NO_SIZES, at_inputs
+from aotlite.ir.graph.symbolic.inputs import NO_SIZES, RunSizes, holds_symbols
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, ViewOp
@@ -210,24 +210,29 @@ class Interpreter:
         self._apply: Call = call_arrays if call is None else call
         self._constant = constant or (array_value if call is None else _unchanged)
         self._inputs: list[object] = []
+        self._sizes: RunSizes | None = None
+        """The sizes of this run, if it computes some of them."""
 
     def run(self, *inputs: object, sizes: Mapping[str, int] = NO_SIZES) -> Any:
         """The graph's outputs for these inputs. Raises ArgumentError if their number is wrong.
 
-        Symbols get their values from the shapes of arrays (GRA-16); `sizes` are those of symbols
-        that no input gives. An error in a node gets the node and the user's line as notes.
+        Symbols get their values from the shapes of arrays, and from what the graph computes
+        (GRA-16); `sizes` are those of symbols that neither gives. An error in a node gets the node
+        and the user's line as notes.
         """
         wanted = len(self._given.placeholders)
         if len(inputs) != wanted:
             raise ArgumentError(
                 f"graph {self._given.name}: it is given {len(inputs)} inputs, expected {wanted}"
             )
+        self._sizes = None
         if self._on_arrays and self._given.symbols:
-            self.graph = at_inputs(self._given, list(map(_shape_of, inputs)), sizes)
+            found = RunSizes(self._given, list(map(_shape_of, inputs)), sizes)
+            self.graph, self._sizes = found.graph, found if found.awaited else None
         self._inputs = list(reversed(inputs))
         self.env = {}
         with np.errstate(all="ignore"):
-            return self._run_nodes()
+            return self._run_nodes() if self._sizes is None else self._run_counting(self._sizes)
 
     def _run_nodes(self) -> Any:
         env, last_uses = self.env, self.graph.last_uses
@@ -242,6 +247,37 @@ class Interpreter:
             for dead in last_uses[node]:
                 del env[dead]
         return result
+
+    def _run_counting(self, sizes: RunSizes) -> Any:
+        """Runs the nodes; where one computes a size, those behind it get the number."""
+        result = None
+        for position in range(len(self.graph.nodes)):
+            node = self.node = self.graph.nodes[position]
+            try:
+                result = self.env[node] = self.run_node(node)
+                if sizes.awaited and node is self._awaited(sizes):
+                    self._count(sizes, result)
+            except Exception as error:
+                explain(error, node, self.graph)
+                raise
+            for dead in self.graph.last_uses[self.graph.nodes[position]]:
+                del self.env[dead]
+        return result
+
+    def _awaited(self, sizes: RunSizes) -> Node:
+        """The node of the run that computes the next size."""
+        return self.graph.nodes[self._given.nodes.index(sizes.awaited[0].node)]
+
+    def _count(self, sizes: RunSizes, value: ArrayValue) -> None:
+        """Puts the number that a node has computed into the rest of the graph."""
+        before = self.graph.nodes
+        sizes.computed(int(host_array(value.array)))
+        self.graph = sizes.graph
+        env, self.env = self.env, {}
+        for old, new in zip(before, self.graph.nodes, strict=True):
+            if old in env:
+                late = holds_symbols(old) and not holds_symbols(new) and new.op == "placeholder"
+                self.env[new] = _checked_input(env[old], new) if late else env[old]
 
     # --- hooks
     def run_node(self, node: Node) -> Any:
@@ -264,8 +300,8 @@ class Interpreter:
     def placeholder(self, target: object, args: tuple[object, ...]) -> Any:
         """The next input."""
         value = self._inputs.pop()
-        if not self._on_arrays:
-            return value
+        if not self._on_arrays or (self._sizes is not None and holds_symbols(self.node)):
+            return value  # in the latter case it is checked when its sizes are known
         return _checked_input(value, self.node)
 
     def get_attr(self, target: Constant, args: tuple[object, ...]) -> Any:

@@ -55,8 +55,14 @@ class Call(Atom):
 
     def __str__(self) -> str:
         if self.function in ("max", "min"):
-            return f"{self.function}({self.left}, {self.right})"
+            operands = sorted((self.left, self.right), key=_reading_place)
+            return f"{self.function}({operands[0]}, {operands[1]})"
         return f"{_inner(self.left)}{_SIGNS[self.function]}{_inner(self.right)}"
+
+
+def _reading_place(value: Value) -> tuple[bool, str]:
+    """Where an operand stands in `max(1, s0)`: the same in every trace and file."""
+    return not isinstance(value, int), str(value)
 
 
 class Computed(Atom):
@@ -373,14 +379,19 @@ def text_of(terms: Terms) -> str:
     return " ".join(words[1:]) if words[0] == "+" else f"-{' '.join(words[1:])}"
 
 
-def _reading_order(term: tuple[Monomial, int]) -> tuple[int, list[int]]:
-    return -len(term[0]), [atom.number for atom in term[0]]
+def _reading_order(term: tuple[Monomial, int]) -> tuple[int, list[tuple[bool, int]]]:
+    return -len(term[0]), sorted(map(_place, term[0]))
+
+
+def _place(atom: Atom) -> tuple[bool, int]:
+    """Symbols before calls: when a call was made, and its symbols, does not change a text."""
+    return not isinstance(atom, Symbol), atom.number
 
 
 def _product(monomial: Monomial, c: int) -> str:
     """The term without its sign."""
     alone = len(monomial) == 1 and c == 1
-    factors = [_factor(atom, alone=alone) for atom in monomial]
+    factors = [_factor(atom, alone=alone) for atom in sorted(monomial, key=_place)]
     number = [str(abs(c))] if abs(c) != 1 or not monomial else []
     return "*".join(number + factors)
 

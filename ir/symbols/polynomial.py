@@ -62,7 +62,7 @@ class Symbol(Atom):
     `hint` is None where no value is known before the graph runs (DYN-5).
     """
 
-    __slots__ = ("hint", "name", "room", "sources")
+    __slots__ = ("hint", "name", "role", "room", "sources")
 
     def __init__(self, number: int, name: str, hint: int | None, room: Range) -> None:
         super().__init__(number, *room)
@@ -72,6 +72,8 @@ class Symbol(Atom):
         """The range that was declared; what is assumed later narrows only the atom's bounds."""
         self.sources: list[str] = []
         """The inputs with this size, such as `x.shape[0]`; several with `duck_shape`."""
+        self.role: object = None
+        """The role of the symbol where it is a parameter of a graph (GRA-16); None without one."""
 
     def __str__(self) -> str:
         return self.name

@@ -37,8 +37,8 @@ EXAMPLE = "<README.md>"
 
 WRITE = "x[0].mul_(2.0)"
 BACKWARD = "value.backward()"
-LINES = 4_072
-"""The most lines that the example may run. Seventy ask whether sizes and numbers are symbols, and
+LINES = 4_096
+"""The most lines that the example may run. Ninety ask whether sizes and numbers are symbols, and
 what views of parts eager allows."""
 
 

@@ -62,7 +62,8 @@ def _without_caution(meta: FunctionMeta, again: FunctionMeta) -> FunctionMeta:
     """The metadata without what holds for other sizes alone.
 
     With symbols, geometry that is equal for some sizes counts as written, and a window that ends
-    in the input for some sizes as one that may reach beyond it. For these sizes both are idle.
+    in the input for some sizes as one that may reach beyond it. For these sizes both are idle. And
+    the second capture computes no sizes: it has numbers.
     """
 
     def at_sizes(first: InputMeta, second: InputMeta) -> InputMeta:
@@ -72,7 +73,8 @@ def _without_caution(meta: FunctionMeta, again: FunctionMeta) -> FunctionMeta:
         return attrs.evolve(first, writes_metadata=writes, extent=extent)
 
     inputs = zip(meta.inputs, again.inputs, strict=True)
-    return attrs.evolve(meta, inputs=tuple([at_sizes(*each) for each in inputs]))
+    numbers = tuple([at_sizes(*each) for each in inputs])
+    return attrs.evolve(meta, inputs=numbers, computed_sizes=())
 
 
 def reanalyzed(captured: Captured) -> FunctionMeta | None:

@@ -37,6 +37,7 @@ from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.pipeline.size_regions.size_check import check_marks
 from aotlite.pipeline.size_regions.tensor_marks import note_results
 from aotlite.stages.records.backward.joint import Joint
+from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.guards.float_guards import facts_of, numbers_of
@@ -49,6 +50,7 @@ from aotlite.stages.s10_runtime.guards.failures import (
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts, GuardedValues
 from aotlite.stages.s10_runtime.guards.writer import MISS, in_few_words, words_unlike, write_guards
 from aotlite.stages.s10_runtime.source import FunctionSource
+from aotlite.stages.shared.saved_sizes import with_saved_sizes
 
 if TYPE_CHECKING:
     from aotlite.ir.symbols import validation
@@ -107,6 +109,7 @@ def region_entry(
         records=light,
         counted=counted,
         facts=facts,
+        shown=_shown(cut.partition),
         make_entry=partial(entry_of, compilation, request.name),
         why_not_unsized=partial(what_fails, checks, source.scope),
     )
@@ -114,7 +117,7 @@ def region_entry(
     check_marks(sizes, captured.inputs, region.retrace)
     region.begin(request.leaves, captured)
     plain = numbers_of(first.leaves, first.guards) | dict.fromkeys(sizes.numbers)
-    made = compilation.number, region, light.meta, light.partition, cut.containers
+    made = compilation.number, region, light.meta, region.shown, cut.containers
     return CompiledEntry(*made, plain, facts_of(first.guards), _free_symbols(sizes, guards))
 
 
@@ -135,6 +138,14 @@ def _kept(cut: StageRecords, sizes: SymbolicSizes) -> StageRecords:
         forget_origins(graph)
         kernels.append(None if graph is None else SizedKernels(graph, sizes))
     return attrs.evolve(cut, joint=_without_ops(cut.joint), kernels=tuple(kernels))
+
+
+def _shown(partition: Partition) -> Partition:
+    """The partition as users see it: programs that compute and return their sizes (PART-4)."""
+    found = with_saved_sizes(partition)
+    for graph in (found.forward, found.backward):
+        forget_origins(graph)
+    return found
 
 
 def _guards(sizes: SymbolicSizes, compilation: Compilation) -> tuple[Assumption, ...]:
@@ -184,6 +195,7 @@ class SizeRegion:
     line that made it."""
     retrace: Retrace
     records: StageRecords
+    shown: Partition
     facts: GuardedFacts
     make_entry: Callable[[str, StageRecords, GuardedValues], CompiledEntry]
     """Stages 9 and 10, of an instance's number, records and guards."""
@@ -284,8 +296,10 @@ class SizeRegion:
             assert sizes is not None
             records, guards = _kept(cut, sizes), _guards(sizes, retrace.compilation)
             _prove(sizes, guards, request, retrace.compilation)
+            shown = _shown(cut.partition)
             with UNFORKED:
                 self.records, self.facts, self.sizes, self.retrace = records, facts, sizes, retrace
+                self.shown = shown
                 self.guards = guards  # at last: other threads compare with them
 
         retrace.traced(retrace.symbols(self.sizes), remake)

@@ -74,7 +74,7 @@ class RegionRow:
                 needs = tuple(region.needs())  # which may drop guards
             except Unrepeatable as error:
                 unknown = str(error)
-            entry.meta, entry.partition = region.records.meta, region.records.partition
+            entry.meta, entry.partition = region.records.meta, region.shown
         arguments = tuple([f"{each.place}: {each.meta}" for each in entry.meta.inputs])
         if not isinstance(region, SizeRegion):
             return cls(entry.number, arguments, (), (), None, floats=entry.floats)

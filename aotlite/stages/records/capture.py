@@ -18,6 +18,7 @@ from aotlite.ir.graph.role import Output, Part
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.call_effects import GradWrite, RegisteredHook
 from aotlite.stages.records.capture_inputs import CapturedFamily, CapturedInput, InputRole
+from aotlite.stages.records.metadata.function_facts import role_of_result
 from aotlite.stages.records.trace import Trace
 
 
@@ -62,11 +63,12 @@ class Captured(Record):
     """The hooks that each call registers, with their functions."""
     containers: Containers = Containers()
     """The containers of the flat results."""
+    computed_sizes: tuple[str, ...] = ()
+    """The symbols that depend on values: theirs are the last results before the parts (DYN-5)."""
 
     def role_of(self, index: int) -> Output | Part:
         """The role of result number `index`."""
-        own = len(self.results) - len(self.parts)
-        return Output(index) if index < own else self.parts[index - own]
+        return role_of_result(index, len(self.results), self.parts, self.computed_sizes)
 
     def index_of(self, role: Output | Part) -> int:
         """The number of the result with this role."""

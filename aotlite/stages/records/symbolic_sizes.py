@@ -15,7 +15,7 @@ import attrs
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.forks import lock
 from aotlite.ir.geometry.sizes import is_symbolic
-from aotlite.ir.graph.role import Part, Primal
+from aotlite.ir.graph.role import Part, Primal, Size
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_strides
 from aotlite.ir.symbols.assumption import Texts, printing
@@ -58,6 +58,14 @@ class SizeSource:
         tensor = ".".join((f"leaves[{self.argument}]", *self.path))
         return f"{tensor}.meta.shape[{self.dim}]"
 
+    @property
+    def role(self) -> Size:
+        """The role of the size where no input of a graph has it."""
+        of: GivenRole = Primal(self.argument)
+        for name in self.path:
+            of = Part(of, name)
+        return Size(self.dim, of)
+
     def value(self, leaves: Sequence[object]) -> int:
         """The value in a call. Raises TypeError or IndexError if there is none."""
         meta = meta_at(leaves[self.argument], self.path)
@@ -91,6 +99,11 @@ class NumberSource:
     def text(self) -> str:
         """An expression of the value in a call's `leaves`."""
         return f"leaves[{self.argument}]"
+
+    @property
+    def role(self) -> Primal:
+        """The role of the number, which is no input of a graph."""
+        return Primal(self.argument)
 
     def value(self, leaves: Sequence[object]) -> int:
         """The value in a call. Raises TypeError if it is no int."""
@@ -277,6 +290,7 @@ class SymbolicSizes:
             return self._another(self._known[asked.name], source, hint)
         made = self.table.size(hint, str(source), lower=least, upper=most)
         name = self.table.expression(made)
+        self.table.symbols[name].role = source.role
         self.sources[name], self.rooms[name], self.asked[name] = source, (least, most), asked
         self._known[source] = made
         if asked.name is not None:

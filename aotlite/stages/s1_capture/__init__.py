@@ -103,11 +103,13 @@ def _captured(
     recorder.finish_guards()
     recorder.streams.end_forward()
     grads = recorder.grads.written(results)
-    results += recorder.data.end() if recorder.sizes else ()
+    values = recorder.data.end() if recorder.sizes else ()
+    counts = tuple(recorder.sizes.counts) if recorder.sizes and values else ()
+    results += values
     recorder.grads.guard_unused()
     recorder.wrapped.put_in_order(recorder.inputs, recorder.placeholders)
     return Captured(
-        _graph(recorder, results, name),
+        _graph(recorder, results, counts, name),
         recorder,
         tuple(recorder.inputs),
         tuple(results),
@@ -119,6 +121,7 @@ def _captured(
         grads=grads,
         hooks=hooks,
         containers=containers,
+        computed_sizes=counts,
     )
 
 
@@ -140,8 +143,12 @@ def _result(recorder: CaptureRecorder, leaf: object, arguments: Sequence[object]
     return leaf.plain() if type(leaf) is SymFloat else leaf
 
 
-def _graph(recorder: CaptureRecorder, results: list[object], name: str) -> Graph:
+def _graph(
+    recorder: CaptureRecorder, results: list[object], counts: tuple[str, ...], name: str
+) -> Graph:
     values = [r.value if isinstance(r, Tensor) else None for r in results]
-    closing = output_node(values, [Output(i) for i in range(len(values))])
+    own = len(values) - len(counts)
+    roles = [*map(Output, range(own)), *[Output(own + k, s) for k, s in enumerate(counts)]]
+    closing = output_node(values, roles)
     inputs = (*recorder.placeholders, *recorder.streams.placeholders())
     return Graph((*inputs, *recorder.nodes, closing), name)

@@ -72,6 +72,7 @@ def analyze(captured: Captured) -> FunctionMeta:
         families=families,
         count_plan=count_plan(captured, outputs, metas),
         parts=captured.parts,
+        computed_sizes=captured.computed_sizes,
     )
 
 

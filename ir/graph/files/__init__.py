@@ -27,8 +27,10 @@ from aotlite.ir.graph.files.reader import graph_of
 from aotlite.ir.graph.files.windows import stray_window
 from aotlite.ir.graph.files.writer import text_of
 from aotlite.ir.graph.graph import Graph
+from aotlite.ir.graph.symbolic.numbers import at_sizes
 from aotlite.ir.graph.verify import verify
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import TensorMeta, table_in
+from aotlite.ir.meta.symbolic import always_same_meta
 from aotlite.ir.meta.text import HOST
 
 __all__ = ["MAX_BYTES", "dumps", "load", "loads", "save"]
@@ -60,13 +62,26 @@ def dumps(graph: Graph, *, places: bool = True) -> str:
     {"op":"output","args":["%1"],"role":["output_0"]}]}
     """
     with collector_paused():
+        if graph.symbols:
+            return _symbolic_text(graph, places=places)
         verify(graph, stage="serialize")
         if (stray := stray_window(graph.nodes)) is not None:
             raise UnsupportedError(_stray(f"node {stray[0]}", stray[1]))
-        text = text_of(graph, places=places)
-        if graph.symbols:
-            _read_back(text, graph)
-        return text
+        return text_of(graph, places=places)
+
+
+def _symbolic_text(graph: Graph, *, places: bool) -> str:
+    """The text of a graph with symbols. The graph itself is verified at its hints: where all is
+    known, its rules might ask more, and its trace is over."""
+    table = table_in([node.meta for node in graph.nodes])
+    try:
+        numbers = None if table is None else at_sizes(graph, table.hints)
+    except Exception:  # what `verify` finds
+        numbers = None
+    verify(graph if numbers is None else numbers, stage="serialize")
+    text = text_of(graph, places=places)
+    _read_back(text, graph)
+    return text
 
 
 def _read_back(text: str, graph: Graph) -> None:
@@ -107,13 +122,15 @@ def loads(
         raise ArgumentError(f"loads: the text is a {type(text).__name__}, expected str or bytes")
     with collector_paused():
         graph, symbols = graph_of(parsed(text, max_bytes), devices, max_bytes)
+        same = always_same_meta if symbols is None else symbols.same_meta
         try:
-            verify(graph, stage="serialize")
+            verify(graph, stage="serialize", same_meta=same)
         except GraphError as error:
             # `dumps` did not write this graph: its lines may have any length.
             notes = [note[:1_000] for note in error.__notes__]
             raise noted(FormatError(str(error)[:1_000]), *notes) from None
-        if (stray := stray_window(graph.nodes)) is not None:
+        holds = None if symbols is None else symbols.holds
+        if (stray := stray_window(graph.nodes, holds)) is not None:
             raise FormatError(_stray(f"nodes[{stray[0]}]", stray[1]))
         if symbols is not None:
             symbols.end(graph)

@@ -24,6 +24,7 @@ from aotlite.ir.graph.role import (
     Piece,
     Rewritten,
     Role,
+    Size,
     Tangent,
     Token,
 )
@@ -40,12 +41,15 @@ __all__ = [
     "TEXT",
     "WORK",
     "WORK_PER_NODE",
+    "Json",
     "Work",
     "geometry_fault",
     "long_lists",
     "role_fits",
 ]
 
+Json = dict[str, Any]
+"""An object of JSON."""
 DEPTH: Final = 8
 """The deepest nesting of brackets; the format needs six."""
 DIGITS: Final = 600
@@ -112,6 +116,9 @@ def role_fits(role: Role) -> bool:
             whole = _whole(role)
             known = ("primals", "hidden", "output", "base", "updated")
             return whole.prefix in known[: 5 if type(role) is Piece else 4] and role_fits(whole)
+        case Size():
+            whole = _whole(role.of)
+            return whole.prefix == "primals" and 0 <= role.dim < RANK and role_fits(role.of)
         case Token() | BackwardToken():
             return role.effect.isidentifier()
     return not hasattr(role, "index") or 0 <= role.index <= INTEGER

@@ -18,7 +18,7 @@ from aotlite.ir.arrays.device import Device, is_cuda
 from aotlite.ir.errors import OutOfMemoryError, ShapeError, noted
 from aotlite.ir.geometry import sizes
 from aotlite.ir.geometry.sizes import is_symbolic
-from aotlite.ir.graph.files.limits import RANK, Work, geometry_fault, long_lists
+from aotlite.ir.graph.files.limits import RANK, Json, Work, geometry_fault, long_lists
 from aotlite.ir.graph.files.size_texts import TABLES, Hinted, product_fault, unhinted
 from aotlite.ir.graph.files.symbol_reader import SymbolReader
 from aotlite.ir.graph.files.values import (
@@ -42,7 +42,7 @@ from aotlite.ir.graph.files.values import (
     role_from,
     text_from,
 )
-from aotlite.ir.graph.files.writer import FORMAT, VERSION, Json, in_file_order
+from aotlite.ir.graph.files.writer import FORMAT, VERSION, in_file_order
 from aotlite.ir.graph.graph import Constant, Graph, Node, Phase, Result, name_from
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.symbolic import always_same_meta
@@ -59,6 +59,7 @@ Record = tuple[str, str, Read]
 
 _ROOT: Final = frozenset(("format", "version", "name", "metas", "places", "constants", "nodes"))
 _SYMBOLIC: Final = _ROOT.union(TABLES)
+_OPEN: Final = _SYMBOLIC | {"parameters"}
 _META: Final = frozenset(("dtype", "shape", "stride", "device"))
 _CONSTANT: Final = frozenset(("name", "dtype", "shape", "data"))
 
@@ -72,13 +73,14 @@ def graph_of(
     """
     try:
         _check_version(document)
-        root = record(document, _ROOT if document["version"] == 1 else _SYMBOLIC)  # type: ignore[index]
+        root = record(document, _keys(document))  # type: ignore[arg-type]
         name = field(root, "name", text_from)
         tables = _Tables(root, devices)
         nodes = _NodeReader(tables, max_bytes).nodes(root["nodes"])
         if name != name_from(name):
             raise Unread(name, "a name without NUL", ".name")
-        return Graph(nodes, name), tables.symbols
+        saved = () if tables.symbols is None else tables.symbols.saved_sizes
+        return Graph(nodes, name, saved_sizes=saved), tables.symbols
     except Unread as error:
         raise error.error() from None
 
@@ -95,6 +97,13 @@ def _check_version(document: object) -> None:
             Unread(version, f"at most {VERSION}", ".version").error(),
             "a newer aotlite wrote this: read it with that one, or make the graph again with this",
         )
+
+
+def _keys(document: Json) -> frozenset[str]:
+    """The keys of a file of its version; of the last one with symbols or without."""
+    if document["version"] == 1 or (document["version"] == VERSION and "symbols" not in document):
+        return _ROOT
+    return _SYMBOLIC if document["version"] == 2 else _OPEN
 
 
 # -------------------------------------------------------------------------------------- the tables
@@ -307,7 +316,8 @@ class _NodeReader:
             raise Unread(Said(f"a call that {op.name} refuses"), f"one it takes: {text}") from None
         if symbols is not None:
             symbols.check(f"a call of {op.name}")
-        if not always_same_meta(found, meta):
+        same = always_same_meta if symbols is None else symbols.same_meta
+        if not same(found, meta):
             raise Unread(Said(cut(meta_text(meta))), cut(meta_text(found)), ".meta")
 
     # --- arguments

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from aotlite.ir.errors import AotliteError
+from aotlite.ir.graph.files.limits import Json
+from aotlite.ir.graph.files.overlap_guards import answer_from
 from aotlite.ir.graph.files.size_texts import NAME, SIGNS, size_tree, terms_of
 from aotlite.ir.graph.files.values import (
     Read,
@@ -25,11 +27,14 @@ from aotlite.ir.graph.files.values import (
     number_from,
     optional,
     record,
+    role_from,
     text_from,
 )
-from aotlite.ir.graph.files.writer import Json
 from aotlite.ir.graph.graph import Graph
-from aotlite.ir.graph.symbolic.binding import bindings_of
+from aotlite.ir.graph.role import Primal, Role, SavedSize, Size
+from aotlite.ir.graph.symbolic.binding import parameters_of
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta.symbolic import always_same_meta
 from aotlite.ir.symbols.assumption import Answer, Assumption
 from aotlite.ir.symbols.symint import RELATIONS, SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable, table_of
@@ -39,10 +44,12 @@ from aotlite.ir.symbols.validation.solver import Solver, is_installed
 
 __all__ = ["SymbolReader"]
 
-Size: TypeAlias = int | SymInt
+AnySize: TypeAlias = int | SymInt
 
 _SYMBOL: Final = frozenset(("symbol", "hint", "least", "most", "sources"))
+_PARAMETER: Final = frozenset(("symbol", "role"))
 _GUARD: Final = frozenset(("left", "relation", "right", "op", "place"))
+_ANSWER: Final = frozenset(("function", "operands", "value", "op", "place"))
 PROOF_SECONDS: Final = 2.0
 """The time that proofs may take for one file."""
 _DECIDED: Final = "no assumption but the guards of the file"
@@ -56,6 +63,9 @@ class SymbolReader:
         self.words: dict[str, SymInt] = {}
         """A text of the file -> the size."""
         each(self._symbol, root["symbols"], ".symbols")
+        self.parameters: dict[str, Role] = {}
+        """The roles of the symbols that the file says no input gives."""
+        each(self._parameter, root.get("parameters", []), ".parameters")
         asked: list[SymBool | Answer] = []
         self.table.asked = asked.append
         each(self._text, root["sizes"], ".sizes")
@@ -67,13 +77,13 @@ class SymbolReader:
         for fact in asked:  # that a divisor is not 0, say
             self._prove(fact, "a size", ".sizes")
 
-    def size_from(self, value: object) -> Size:
+    def size_from(self, value: object) -> AnySize:
         """A size: a number, or a text of the tables."""
         if type(value) is not str:
             return count_from(value)
         return self.word(value)
 
-    def integer_from(self, value: object) -> Size:
+    def integer_from(self, value: object) -> AnySize:
         """An integer argument: a number, or a text of the tables."""
         return self.word(value) if type(value) is str else integer_from(value)
 
@@ -89,6 +99,28 @@ class SymbolReader:
             raise Unread(value, "the text of one of the sizes of the file")
         return found
 
+    def same_meta(self, a: object, b: object) -> bool:
+        """Whether two metas, or tuples of them, are equal: proved from the guards of the file."""
+        if always_same_meta(a, b):
+            return True
+        if isinstance(a, tuple) and isinstance(b, tuple):
+            return len(a) == len(b) and all(map(self.same_meta, a, b))
+        if not isinstance(a, TensorMeta) or not isinstance(b, TensorMeta):
+            return False
+        if a.dtype is not b.dtype or a.device != b.device or a.ndim != b.ndim:
+            return False
+        return all(map(self._equal, (*a.shape, *a.stride), (*b.shape, *b.stride)))
+
+    def _equal(self, a: AnySize, b: AnySize) -> bool:
+        if a is b:
+            return True
+        left, right = (a, b) if type(a) is SymInt else (b, a)
+        return type(left) is SymInt and self.holds(SymBool(left, "==", right))
+
+    def holds(self, fact: SymBool) -> bool:
+        """Whether the guards of the file imply a comparison."""
+        return self._proofs.follows(fact)
+
     def check(self, what: str) -> None:
         """Raises Unread if the guards of the file do not imply what was assumed since."""
         while len(self.table.log) > len(self.guards):
@@ -99,13 +131,18 @@ class SymbolReader:
             raise Unread(Said(f"{what} that assumes {fact}"[:160]), _DECIDED, at)
 
     def end(self, graph: Graph) -> None:
-        """Raises FormatError if the verified graph has a symbol that no input gives, or assumes
-        more than the guards."""
-        free = bindings_of(graph.placeholders, graph.symbols).free
+        """Raises FormatError if the verified graph has other parameters than the file says, or
+        assumes more than the guards."""
+        free = parameters_of(graph)
         try:
-            if free:
-                got = Said(f"a list with {free[0]}")
-                raise Unread(got, "a size of an input for each", ".symbols")
+            for name in free:
+                if name not in self.parameters:
+                    got = Said(f"a list with {name}")
+                    raise Unread(got, "a size of an input for each, or a parameter", ".symbols")
+            for place, name in enumerate(self.parameters):
+                if name not in free:
+                    expected = "a symbol that no input gives, and that the graph does not compute"
+                    raise Unread(name, expected, f".parameters[{place}].symbol")
             self.check("a graph")
         except Unread as error:
             raise error.error() from None
@@ -116,7 +153,7 @@ class SymbolReader:
         name = field(entry, "symbol", text_from)
         if not NAME.fullmatch(name) or name in self.words:
             raise Unread(name, "a name such as s0, which no other symbol has", ".symbol")
-        hint = field(entry, "hint", count_from)
+        hint = field(entry, "hint", integer_from)
         least, most = (field(entry, key, optional(integer_from)) for key in ("least", "most"))
         if (least is not None and hint < least) or (most is not None and hint > most):
             raise Unread(hint, f"one of {least} to {most}", ".hint")
@@ -125,6 +162,25 @@ class SymbolReader:
         if least != 2 or most is not None:
             self.table.weakest = True
 
+    def _parameter(self, value: object) -> None:
+        entry = record(value, _PARAMETER)
+        name, role = field(entry, "symbol", text_from), field(entry, "role", role_from)
+        if name not in self.table.symbols or name in self.parameters:
+            raise Unread(name, "a symbol of the file, which no other entry has", ".symbol")
+        if isinstance(role, SavedSize) and role.index != len(self.saved_sizes):
+            raise Unread(str(role), f"saved_size_{len(self.saved_sizes)}, the next one", ".role")
+        if not isinstance(role, (Primal, SavedSize, Size)) or role in self.parameters.values():
+            raise Unread(str(role), "the role of a size, which no other entry has", ".role")
+        self.parameters[name] = role
+        if not isinstance(role, SavedSize):
+            self.table.symbols[name].role = role
+
+    @property
+    def saved_sizes(self) -> tuple[str, ...]:
+        """The names of the saved sizes, in order."""
+        found = self.parameters.items()
+        return tuple([name for name, role in found if isinstance(role, SavedSize)])
+
     def _text(self, value: object) -> None:
         text = text_from(value)
         if text in self.words:
@@ -132,19 +188,24 @@ class SymbolReader:
         self.words[text] = _Expression(self.words, text).value()
 
     def _guard(self, value: object) -> None:
-        entry = record(value, _GUARD)
+        is_answer = type(value) is dict and "function" in value
+        entry = record(value, _ANSWER if is_answer else _GUARD)
+        op, at = field(entry, "op", optional(text_from)), field(entry, "place", self._place)
+        fact = answer_from(entry, self.integer_from, self.table) if is_answer else self._fact(entry)
+        self.table.log.append(Assumption(fact, op, at))
+        self.table.learn(fact)
+
+    def _fact(self, entry: Json) -> SymBool:
         relation = field(entry, "relation", text_from)
         if relation not in RELATIONS:
             raise Unread(relation, f"one of {', '.join(RELATIONS)}", ".relation")
         left, right = (field(entry, side, self.integer_from) for side in ("left", "right"))
         if type(left) is not SymInt:
             raise Unread(entry["left"], "a size with a symbol", ".left")
-        op, at = field(entry, "op", optional(text_from)), field(entry, "place", self._place)
         fact = SymBool(left, relation, right)
         if not fact.hint:
             raise Unread(Said(f"{fact}"[:100]), "a guard that holds for the hints")
-        self.table.log.append(Assumption(fact, op, at))
-        self.table.learn(fact)
+        return fact
 
 
 class _Proofs:
@@ -194,7 +255,7 @@ class _Expression:
             return found
         raise Unread(self.text, "the text of a size, such as 2*s0 + 1, of symbols of the file")
 
-    def _of(self, node: ast.AST) -> Size:
+    def _of(self, node: ast.AST) -> AnySize:
         """The value of a tree that `size_tree` has accepted."""
         rights = []
         while isinstance(node, ast.BinOp):  # a long sum is nested deeply on its left side
@@ -206,7 +267,7 @@ class _Expression:
             found = _called(sign, found, self._of(right))
         return found
 
-    def _end(self, node: ast.AST) -> Size:
+    def _end(self, node: ast.AST) -> AnySize:
         match node:
             case ast.Constant(value=int() as number):
                 return number
@@ -219,7 +280,7 @@ class _Expression:
         raise TypeError(node)
 
 
-def _called(sign: str, a: Size, b: Size) -> Size:
+def _called(sign: str, a: AnySize, b: AnySize) -> AnySize:
     if sign == "*" and terms_of(a) > 1 and terms_of(b) > 1:
         raise TypeError("printed products are expanded")
     if sign in ("+", "-", "*"):

@@ -10,9 +10,11 @@ from typing import NoReturn
 
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph.files.limits import TEXT
+from aotlite.ir.graph.files.overlap_guards import answer_entry
 from aotlite.ir.graph.files.size_texts import DEPTH, NAME, size_tree
 from aotlite.ir.graph.graph import Graph
-from aotlite.ir.graph.symbolic.binding import bindings_of, sizes_among
+from aotlite.ir.graph.role import Output, Role, SavedSize
+from aotlite.ir.graph.symbolic.binding import parameters_of, sizes_among
 from aotlite.ir.provenance.location import Location
 from aotlite.ir.symbols.assumption import Answer, Assumption
 from aotlite.ir.symbols.calls import Call
@@ -22,7 +24,7 @@ from aotlite.ir.symbols.polynomial import Atom
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import SymbolTable, table_of
 
-__all__ = ["WrittenSymbols"]
+__all__ = ["WrittenSymbols", "says_sizes"]
 
 Entry = dict[str, object]
 
@@ -35,24 +37,33 @@ class WrittenSymbols:
         table = table_of(sizes)
         assert table is not None
         self.table: SymbolTable = table
-        free = bindings_of(graph.placeholders, graph.symbols).free
-        if free:
-            raise noted(
-                UnsupportedError(
-                    f"serialize: the symbol {free[0]} is the size of no input, expected one that "
-                    "an input binds"
-                ),
-                "A graph with numbers in its place can be saved: "
-                "ir.graph.symbolic.numbers.at_sizes(graph, {...}).",
-            )
+        self.parameters = parameters_of(graph)
+        for name, role in self.parameters.items():
+            if role is None:
+                raise noted(
+                    UnsupportedError(
+                        f"serialize: the symbol {name} is the size of no input, expected one that "
+                        "an input binds, that the graph computes, or that has a role"
+                    ),
+                    "A graph with numbers in its place can be saved: "
+                    "ir.graph.symbolic.numbers.at_sizes(graph, {...}).",
+                )
         self.guards = self._guards(set(graph.symbols))
+        answers = any(isinstance(each.fact, Answer) for each in self.guards)
+        self.is_closed = not (self.parameters or answers or says_sizes(graph.output_roles))
+        """Whether sizes of inputs, and comparisons, say it all: then the second version has it."""
         sizes += [size for each in self.guards for size in _sides(each) if type(size) is SymInt]
         self.sizes = sizes
 
-    def tables(self, place: Callable[[Location], int] | None) -> Entry:
-        """The entries; `place` gives the position of a line, if lines are kept."""
+    def tables(
+        self, place: Callable[[Location], int] | None, role: Callable[[Role | None], object]
+    ) -> Entry:
+        """The entries; `place` gives the position of a line, if lines are kept, and `role` the
+        JSON of a role."""
         named = names_in(tuple(self.sizes))
+        given = [{"symbol": name, "role": role(r)} for name, r in self.parameters.items()]
         return {
+            **({} if self.is_closed else {"parameters": given}),
             "symbols": [self._symbol(name) for name in self.table.symbols if name in named],
             "sizes": [text for text in self._texts() if text not in named],
             "guards": [self._guard(each, place) for each in self.guards],
@@ -84,16 +95,13 @@ class WrittenSymbols:
         }
 
     def _guard(self, guard: Assumption, place: Callable[[Location], int] | None) -> Entry:
-        if isinstance(guard.fact, Answer):
-            _refuse("a guard", f"{guard.text}, expected a comparison of sizes")
         at = None if guard.location is None or place is None else place(guard.location)
-        return {
-            "left": self.size(guard.fact.left),
-            "relation": guard.fact.relation,
-            "right": self.size(guard.fact.right),
-            "op": guard.op,
-            "place": at,
-        }
+        who: Entry = {"op": guard.op, "place": at}
+        fact = guard.fact
+        if isinstance(fact, Answer):
+            return answer_entry(fact, self.size) | who
+        left, right = self.size(fact.left), self.size(fact.right)
+        return {"left": left, "relation": fact.relation, "right": right} | who
 
     def _texts(self) -> Iterable[int | str]:
         """The texts of all sizes; first those of the calls in them, as the table has made them."""
@@ -124,9 +132,16 @@ class WrittenSymbols:
         return text
 
 
+def says_sizes(roles: Iterable[Role]) -> bool:
+    """Whether some output is a size, or the value of one."""
+    return any(type(r) is SavedSize or (type(r) is Output and r.symbol) for r in roles)
+
+
 def _sides(guard: Assumption) -> tuple[int | SymInt, ...]:
     fact = guard.fact
-    return () if isinstance(fact, Answer) else (fact.left, fact.right)
+    if isinstance(fact, Answer):
+        return tuple(sizes_among(fact.operands))
+    return fact.left, fact.right
 
 
 def _refuse(what: str, got: str) -> NoReturn:

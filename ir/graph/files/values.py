@@ -17,10 +17,9 @@ from typing import Any, Final
 import attrs
 
 from aotlite.ir.errors import FormatError
-from aotlite.ir.graph.files.limits import INTEGER, TEXT, role_fits
+from aotlite.ir.graph.files.limits import INTEGER, TEXT, Json, role_fits
 from aotlite.ir.graph.files.parser import Misfit
-from aotlite.ir.graph.files.writer import Json
-from aotlite.ir.graph.role import Hidden, Role, Saved
+from aotlite.ir.graph.role import Hidden, Output, Role, Saved
 from aotlite.ir.graph.text.roles import parse_role
 from aotlite.ir.provenance.location import Place
 
@@ -205,7 +204,7 @@ def role_from(value: object) -> Role:
     """A role: its text, or an object with the text and the field that the text leaves out."""
     text, key, extra = value, "", ""
     if type(value) is dict:
-        key = "name" if "name" in value else "place"
+        key = next((each for each in ("name", "symbol") if each in value), "place")
         record(value, frozenset(("role", key)))
         text, extra = value["role"], field(value, key, text_from)
     # The length also bounds the recursion of `parse_role`.
@@ -219,9 +218,10 @@ def _completed(role: Any, key: str, extra: str) -> Any:
     """The role with the field that its text leaves out."""
     if hasattr(role, "of"):
         return attrs.evolve(role, of=_completed(role.of, key, extra))
-    if type(role) is not (Hidden if key == "place" else Saved):
+    kind: Any = {"place": Hidden, "name": Saved, "symbol": Output}[key]
+    if type(role) is not kind:
         raise Unread(str(role), f"a role with a {key}", ".role")
-    return Hidden(role.index, extra) if key == "place" else Saved(role.index, extra)
+    return kind(role.index, extra)
 
 
 def optional(read: Read) -> Read:

@@ -25,15 +25,16 @@ from aotlite.ir.graph.files.limits import (
     INTEGER,
     RANK,
     TEXT,
+    Json,
     Work,
     geometry_fault,
     long_lists,
     role_fits,
 )
 from aotlite.ir.graph.files.size_texts import TABLES, Hinted, product_fault, unhinted
-from aotlite.ir.graph.files.symbol_writer import WrittenSymbols
+from aotlite.ir.graph.files.symbol_writer import WrittenSymbols, says_sizes
 from aotlite.ir.graph.graph import Constant, Graph, Node, Phase
-from aotlite.ir.graph.role import Hidden, Saved
+from aotlite.ir.graph.role import Hidden, Output, Saved
 from aotlite.ir.graph.text.roles import parse_role
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Op
@@ -41,14 +42,13 @@ from aotlite.ir.provenance.location import Location, Place, Places
 from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.symint import SymInt
 
-__all__ = ["FORMAT", "VERSION", "Json", "in_file_order", "text_of"]
+__all__ = ["FORMAT", "VERSION", "in_file_order", "text_of"]
 
 FORMAT: Final = "aotlite graph"
-VERSION: Final = 2
+VERSION: Final = 3
 """Incremented whenever the meaning of a file changes, or the format gains something. A graph
-without symbols is written as version 1, which has no tables for them."""
-
-Json = dict[str, Any]
+without symbols is written as version 1, which has no tables for them; one whose symbols are all
+sizes of its inputs as version 2, which has no parameters."""
 
 _PLAIN: Final = frozenset((int, bool, type(None), str))
 _TOO_LARGE: Final = 10**DIGITS
@@ -66,9 +66,9 @@ def text_of(graph: Graph, *, places: bool) -> str:
     symbols = writer.symbols
     document = {
         "format": FORMAT,
-        "version": 1 if symbols is None else VERSION,
+        "version": writer.version,
         "name": _name("the name of the graph", graph.name),
-        **({} if symbols is None else symbols.tables(writer.place if places else None)),
+        **({} if symbols is None else symbols.tables(writer.place if places else None, _role)),
         "metas": [writer.meta_entry(meta) for meta in writer.metas],
         "places": [attrs.asdict(place) for place in writer.places],
         "constants": list(writer.constants.values()),
@@ -82,9 +82,9 @@ def _lines(text: str) -> str:
 
     The patterns do not match inside a string: a quotation mark has a backslash before it there.
     """
-    for key in ("dtype", "file", "name", "op", "symbol", "left"):
+    for key in ("dtype", "file", "name", "op", "symbol", "left", "function"):
         text = text.replace(f'{{"{key}":', f'\n{{"{key}":')
-    for key in ("name", *TABLES, "metas", "places", "constants", "nodes"):
+    for key in ("name", "parameters", *TABLES, "metas", "places", "constants", "nodes"):
         text = text.replace(f',"{key}":', f',\n"{key}":', 1)
     return text
 
@@ -107,6 +107,13 @@ class _Writer:
         """Positions of the constants by name."""
         self._placed: dict[int, int] = {}
         """id of a `Place`, which `Places` or a node keeps alive -> its position in the table."""
+
+    @property
+    def version(self) -> int:
+        """The oldest version that has what the graph needs."""
+        if self.symbols is None:
+            return VERSION if says_sizes(self.graph.output_roles) else 1
+        return 2 if self.symbols.is_closed else VERSION
 
     def node(self, index: int, node: Node) -> Json:
         """The entry of node number `index`."""
@@ -319,6 +326,8 @@ def _bared(role: Any) -> tuple[Any, str, str]:
             return attrs.evolve(role, place=""), "place", role.place
         case Saved():
             return attrs.evolve(role, name=""), "name", role.name
+        case Output():
+            return Output(role.index), "symbol", role.symbol
     if not hasattr(role, "of"):
         return role, "", ""
     bare, field, extra = _bared(role.of)

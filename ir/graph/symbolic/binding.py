@@ -1,12 +1,15 @@
-"""`bindings_of`: where a graph finds the values of its symbols, in the sizes of its inputs.
+"""`bindings_in`: where a graph finds the values of its symbols.
 
-    def f(x: "f32[s0, s1]", y: "f32[2*s2 + 1]", s3: "int"):
+    def f(x: "f32[s0, s1]", y: "f32[2*s2 + 1]", s3: "int = primals_2"):
         s0, s1 = x.shape
         s2 = (y.shape[0] - 1) // 2
+        nonzero_count = ops.nonzero_count(x)
+        u0 = ops.sym_item(nonzero_count, "u0")
 
-A size that is a symbol gives its value. A size that is a multiple of one unknown symbol, plus sizes
-that are known, gives it too. A symbol that no input gives is a parameter of the graph. Ground
-floor. Spec: `specs/graph.md`, GRA-16.
+A size of an input that is a symbol gives its value. A size that is a multiple of one unknown
+symbol, plus sizes that are known, gives it too. A number that depends on values is computed: it is
+an output with the name of the symbol. Every other symbol is a parameter of the graph. Ground floor.
+Spec: `specs/graph.md`, GRA-16.
 """
 
 from __future__ import annotations
@@ -15,7 +18,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
-from aotlite.ir.graph.graph import Node
+from aotlite.ir.dtypes import int64
+from aotlite.ir.graph.graph import Graph, Node
+from aotlite.ir.graph.role import Output, Role, SavedSize
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.assumption import concrete
 from aotlite.ir.symbols.cases.parts import names_in
@@ -23,7 +29,19 @@ from aotlite.ir.symbols.floats.size_float import SizeFloat, sizes_in
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import table_of
 
-__all__ = ["Binding", "Bindings", "bindings_of", "names_among", "sizes_among"]
+__all__ = [
+    "Binding",
+    "Bindings",
+    "ComputedSize",
+    "bindings_in",
+    "bindings_of",
+    "computed_in",
+    "is_number",
+    "late_use",
+    "names_among",
+    "parameters_of",
+    "sizes_among",
+]
 
 
 @attrs.frozen
@@ -44,13 +62,23 @@ class Binding:
 
 
 @attrs.frozen
+class ComputedSize:
+    """A symbol whose value is that of a node: a 0-d tensor of int64 (DYN-5)."""
+
+    symbol: str
+    node: Node
+
+
+@attrs.frozen
 class Bindings:
     """The symbols that a graph needs."""
 
     given: tuple[Binding, ...]
     """Those that sizes of inputs give; each needs earlier ones only."""
     free: tuple[str, ...]
-    """Those that no input gives, in the order of their names."""
+    """Those that nothing gives, in the order of their names."""
+    computed: tuple[ComputedSize, ...] = ()
+    """Those that the graph computes, in the order of the nodes; an input may give one, too."""
 
 
 def sizes_among(values: Iterable[object]) -> Iterator[SymInt]:
@@ -83,6 +111,52 @@ def bindings_of(inputs: Iterable[Node], wanted: Iterable[str]) -> Bindings:
             needed |= names_in(found[name].rest)
     given = tuple([each for name, each in found.items() if name in needed])
     return Bindings(given, tuple(sorted(needed - found.keys(), key=_by_number)))
+
+
+def bindings_in(graph: Graph, wanted: Iterable[str] | None = None) -> Bindings:
+    """Where a graph gets the values of its symbols, or of those of these names."""
+    names = set(graph.symbols if wanted is None else wanted)
+    inputs = bindings_of(graph.placeholders, names)
+    computed = computed_in(graph) if graph.symbols else ()
+    free = tuple([name for name in inputs.free if all(name != each.symbol for each in computed)])
+    return Bindings(inputs.given, free, tuple([each for each in computed if each.symbol in names]))
+
+
+def computed_in(graph: Graph) -> tuple[ComputedSize, ...]:
+    """The symbols that a graph computes, in the order of the nodes: an output may be a view."""
+    pairs = zip(graph.output_roles, graph.outputs, strict=False)  # a broken graph is printed, too
+    named = [pair for pair in pairs if type(pair[0]) is Output and pair[0].symbol]
+    roots = [(r, storage_root(v)) for r, v in named if r.symbol in graph.symbols]  # type: ignore[union-attr]
+    found = {node: ComputedSize(r.symbol, node) for r, node in roots if is_number(node)}  # type: ignore[union-attr]
+    return tuple([found[node] for node in graph.nodes if node in found])
+
+
+def late_use(graph: Graph, computed: ComputedSize) -> Node | None:
+    """The first node that needs the symbol before it is computed: it, or an operand, has it."""
+    for node in graph.nodes:
+        metas = [each.meta for each in node.inputs()]
+        if node.op != "placeholder" and computed.symbol in names_among([node.args, *metas]):
+            return node
+        if node is computed.node:
+            return None
+    return None
+
+
+def is_number(node: Node) -> bool:
+    """Whether a node may be the value of a symbol."""
+    meta = node.meta
+    return type(meta) is TensorMeta and not meta.shape and meta.dtype is int64
+
+
+def parameters_of(graph: Graph) -> dict[str, Role | None]:
+    """The symbols that nothing gives, in the order of the printed parameters, with their roles."""
+    free = bindings_in(graph).free
+    if not free:
+        return {}
+    saved: dict[str, Role] = {name: SavedSize(k) for k, name in enumerate(graph.saved_sizes)}
+    table = table_of(sizes_among([(node.args, node.meta) for node in graph.nodes]))
+    assert table is not None
+    return {name: saved.get(name) or table.symbols[name].role for name in free}  # type: ignore[misc]
 
 
 def _by_number(name: str) -> tuple[int, str]:

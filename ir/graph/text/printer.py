@@ -9,7 +9,7 @@ and outputs. Symbolic sizes are read from the inputs first. Source lines are com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 
 from aotlite.ir.graph.graph import Graph, Node, Phase
@@ -24,7 +24,13 @@ from aotlite.ir.graph.node_text import (
     role_text,
 )
 from aotlite.ir.graph.role import Output, Role
-from aotlite.ir.graph.symbolic.binding import Binding, Bindings, bindings_of, names_among
+from aotlite.ir.graph.symbolic.binding import (
+    Binding,
+    Bindings,
+    bindings_in,
+    names_among,
+    parameters_of,
+)
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.provenance.location import Places
 
@@ -52,8 +58,8 @@ def readable(graph: Graph, *, frees: bool = False) -> str:
         mul = ops.mul(arg_0, 2.0)  # f32[2]
         return (mul,)  # output_0
     """
-    names = graph.names
-    lines = list(_beginning(graph))
+    names, symbols = graph.names, _Symbols(graph)
+    lines = list(symbols.beginning())
     remarks = _Remarks()
     phases = _Phases()
     for node in graph.nodes[:-1]:
@@ -61,6 +67,7 @@ def readable(graph: Graph, *, frees: bool = False) -> str:
             lines += phases.before(node)
             lines += remarks.before(node)
             lines.append(f"    {_statement(graph, node, frees)}{comment(node)}")
+            lines += symbols.behind(node)
     roles = list(map(str, graph.output_roles))
     lines += _return_lines([literal(value, names) for value in graph.outputs], roles)
     return "\n".join(lines)
@@ -68,12 +75,14 @@ def readable(graph: Graph, *, frees: bool = False) -> str:
 
 def code(graph: Graph, *, frees: bool = False) -> str:
     """The graph as runnable Python without comments."""
-    lines = list(_beginning(graph))
+    symbols = _Symbols(graph)
+    lines = list(symbols.beginning())
     phases = _Phases()
     for node in graph.nodes:
         if node.op != "placeholder":
             lines += phases.before(node)
             lines.append(f"    {_statement(graph, node, frees and node.op != 'output')}")
+            lines += symbols.behind(node)
     return "\n".join(lines)
 
 
@@ -83,16 +92,29 @@ def _statement(graph: Graph, node: Node, frees: bool) -> str:
     return f"{line}; {' = '.join(dead)} = None" if dead else line
 
 
-def _beginning(graph: Graph) -> Iterator[str]:
-    """The signature, and the lines that bind the symbols in the statements (GRA-16)."""
-    wanted = names_among([node.args for node in graph.nodes])
-    bindings = bindings_of(graph.placeholders, wanted) if wanted else _NO_SYMBOLS
-    yield _signature(graph, bindings.free)
-    for source, of in groupby(bindings.given, lambda each: each.source):
-        yield from _bound(source, list(of), graph.names)
+class _Symbols:
+    """Prints the lines that bind the symbols in the statements (GRA-16)."""
 
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        wanted = names_among([node.args for node in graph.nodes])
+        self.bindings = bindings_in(graph, wanted) if wanted else Bindings((), ())
+        given = {each.symbol for each in self.bindings.given}
+        self._computed = {
+            each.node: each.symbol for each in self.bindings.computed if each.symbol not in given
+        }
 
-_NO_SYMBOLS = Bindings((), ())
+    def beginning(self) -> Iterator[str]:
+        """The signature, and the lines for symbols that inputs give."""
+        yield _signature(self.graph, self.bindings.free)
+        for source, of in groupby(self.bindings.given, lambda each: each.source):
+            yield from _bound(source, list(of), self.graph.names)
+
+    def behind(self, node: Node) -> Iterator[str]:
+        """The line for the symbol that a node computes."""
+        symbol = self._computed.get(node)
+        if symbol is not None:
+            yield f"    {symbol} = ops.sym_item({self.graph.names[node]}, {quoted(symbol)})"
 
 
 def _bound(source: Node, of: list[Binding], names: Names) -> Iterator[str]:
@@ -110,10 +132,14 @@ def _bound(source: Node, of: list[Binding], names: Names) -> Iterator[str]:
         yield f"    {each.symbol} = {text}"
 
 
-def _signature(graph: Graph, symbols: Iterable[str]) -> str:
+def _signature(graph: Graph, symbols: tuple[str, ...]) -> str:
     names = graph.names
     inputs = [node_line(node, names) for node in graph.nodes if node.op == "placeholder"]
-    inputs += [f'{name}: "int"' for name in symbols]
+    roles = parameters_of(graph) if symbols else {}
+    for name in symbols:
+        role = roles.get(name)
+        text = "" if role is None else f" = {role_text(role)}"
+        inputs.append(f"{name}: {quoted(f'int{text}')}")
     title = identifier(graph.name)
     head, tail = f"def {title}{'_1' * (title in RESERVED)}(", f"){_return_annotation(graph)}:"
     line = f"{head}{', '.join(inputs)}{tail}"
@@ -125,7 +151,7 @@ def _signature(graph: Graph, symbols: Iterable[str]) -> str:
 def _return_annotation(graph: Graph) -> str:
     """The roles of the outputs, unless they are the user's results in order."""
     roles = graph.output_roles
-    if roles == tuple(map(Output, range(len(roles)))):
+    if list(map(repr, roles)) == list(map(repr, map(Output, range(len(roles))))):
         return ""
     texts = [quoted(role_text(role)) for role in roles]
     return f" -> ({', '.join(texts)}{',' if len(texts) == 1 else ''})"

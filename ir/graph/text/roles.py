@@ -22,6 +22,7 @@ from aotlite.ir.graph.role import (
     Piece,
     Primal,
     Role,
+    Size,
     Tangent,
 )
 
@@ -40,6 +41,8 @@ def parse_role(text: str) -> Role | None:
 
 
 def _parsed(kind: Any, text: str) -> Any:
+    if kind is Size:
+        return _parsed_size(text)
     if kind in _WITH_PARTS and "__" in text:
         return _parsed_part(text)
     fields = [field for field in attrs.fields(kind) if field.default is attrs.NOTHING]
@@ -65,6 +68,14 @@ def _parsed_part(text: str) -> Part | None:
         attr = name[1:].replace("_u", "_") if name.startswith("0") else name
         role = Part(role, attr) if role is not None and attr.isidentifier() else None  # type: ignore[arg-type]
     return role if str(role) == text else None  # type: ignore[return-value]
+
+
+def _parsed_size(text: str) -> Size | None:
+    dim, _, rest = text.removeprefix(f"{Size.prefix}_").partition("_")
+    of = parse_role(rest)
+    whole = of.whole if isinstance(of, Part) else of
+    role = Size(int(dim), of) if dim.isdecimal() and isinstance(whole, Primal) else None  # type: ignore[arg-type]
+    return role if str(role) == text else None
 
 
 def _parsed_gradient(text: str) -> object:

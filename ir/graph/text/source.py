@@ -60,7 +60,7 @@ def graph_from_source(
         mul = ops.mul(arg_0, 2.0)
         return (mul,)
     """
-    ops = _GraphOps(Builder(), constants, devices)
+    ops = _GraphOps(Builder(), constants, devices, sizes)
     function = function_from_source(text, ops)
     build = ops.builder
     build.name = function.__name__
@@ -68,8 +68,8 @@ def graph_from_source(
     inputs: list[object] = []
     for name in function.__code__.co_varnames[: function.__code__.co_argcount]:
         annotation = annotations.get(name, "")
-        if annotation == "int" and name in sizes:
-            inputs.append(sizes[name])
+        if annotation == "int" or annotation.startswith("int = "):
+            inputs.append(ops.size(name))
             continue
         meta, _, role = annotation.partition(" = ")
         found = meta_from_text(meta, devices=devices, sizes=sizes)
@@ -86,10 +86,24 @@ class _GraphOps(OpNamespace):
     """An `ops` namespace whose calls emit nodes."""
 
     def __init__(
-        self, builder: Builder, constants: Mapping[str, object], devices: Mapping[str, Device]
+        self,
+        builder: Builder,
+        constants: Mapping[str, object],
+        devices: Mapping[str, Device],
+        sizes: Mapping[str, int],
     ) -> None:
         super().__init__(builder.apply, constants, devices)
         self.builder = builder
+        self._sizes = sizes
+
+    def size(self, name: str) -> int:
+        """The number of a symbol. Raises FormatError if it was not given."""
+        if name not in self._sizes:
+            raise FormatError(f"source: the size {name} is not given, expected it in sizes=")
+        return self._sizes[name]
+
+    def sym_item(self, value: Any, name: str) -> int:
+        return self.size(name)
 
     def constant(self, name: str, meta: str) -> Any:
         value = super().constant(name, meta)

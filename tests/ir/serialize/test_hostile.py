@@ -172,8 +172,8 @@ def test_file_beyond_the_limit_is_not_read(tmp_path: Any) -> None:
 
 
 def test_newer_version_is_refused_with_advice() -> None:
-    error = refusal('{"format":"aotlite graph","version":3,"what":"ever"}')
-    assert "serialize: version is 3, expected at most 2" == str(error)
+    error = refusal('{"format":"aotlite graph","version":4,"what":"ever"}')
+    assert "serialize: version is 4, expected at most 3" == str(error)
     advice = "a newer aotlite wrote this: read it with that one, or make the graph again with this"
     assert [advice] == error.__notes__
 
@@ -196,9 +196,9 @@ def changed(path: str, value: Any) -> str:
 GONE = type("Gone", (), {"__str__": lambda self: "nothing there"})()
 KINDS = "placeholder, get_attr, call or output"
 CHANGES: list[tuple[str, Any, str]] = [
-    ("version", 0, "version is 0, expected an integer of 1 to 2"),
-    ("version", True, "version is true, expected an integer of 1 to 2"),
-    ("version", GONE, "version is null, expected an integer of 1 to 2"),
+    ("version", 0, "version is 0, expected an integer of 1 to 3"),
+    ("version", True, "version is true, expected an integer of 1 to 3"),
+    ("version", GONE, "version is null, expected an integer of 1 to 3"),
     ("extra", 1, "the text is an object with the key 'extra', expected constants, format, metas,"),
     ("name", GONE, "name is missing, expected a value"),
     ("name", 1, "name is 1, expected a text of at most 1000 characters"),

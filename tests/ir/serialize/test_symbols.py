@@ -228,7 +228,10 @@ def test_symbol_that_nothing_binds_is_refused_and_nothing_is_written(tmp_path: A
     for each in (path, kept):
         with pytest.raises(UnsupportedError) as caught:
             serialize.save(expanded(), each)
-        words = "the symbol s0 is the size of no input, expected one that an input binds"
+        words = (
+            "the symbol s0 is the size of no input, expected one that an input binds, that the "
+            "graph computes, or that has a role"
+        )
         assert f"serialize: {words}" == str(caught.value)
         assert "at_sizes" in caught.value.__notes__[0]
     assert not path.exists()
@@ -250,7 +253,7 @@ def test_file_with_a_symbol_that_nothing_binds_is_refused(tmp_path: Any) -> None
     free = copy.deepcopy(json.loads(serialize.dumps(at_sizes(expanded(), {"s0": 4}))))
     free |= {"version": 2, "sizes": [], "guards": [], "symbols": DOCUMENT["symbols"][:1]}
     free["metas"][1]["shape"][0] = free["nodes"][1]["args"][1][0] = "s0"
-    words = "symbols is a list with s0, expected a size of an input for each"
+    words = "symbols is a list with s0, expected a size of an input for each, or a parameter"
     assert f"serialize: {words}" == str(refusal(json.dumps(free)))
 
 
@@ -307,7 +310,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("symbols[0].symbol", "s1", 'symbols[1].symbol is "s1", expected a name such as s0, which no'),
     ("symbols[0].symbol", "__class__", 'symbols[0].symbol is "__class__", expected a name such'),
     ("symbols[0].symbol", "nan", 'symbols[0].symbol is "nan", expected a name such as s0'),
-    ("symbols[0].hint", -1, "symbols[0].hint is -1, expected an integer of 0 to 2**63 - 1"),
+    ("symbols[0].hint", -1, "symbols[0].hint is -1, expected one of 2 to None"),
     ("symbols[0].hint", 1, "symbols[0].hint is 1, expected one of 2 to None"),
     ("symbols[1].hint", 5, "expected a guard that holds for the hints"),
     ("symbols[0].least", "2", 'symbols[0].least is "2", expected an integer of less than 2**63'),
@@ -340,13 +343,14 @@ WRONG: list[tuple[str, Any, str]] = [
     ("guards[0].right", 1, "expected a guard that holds for the hints"),
     ("guards[0].place", 9, "guards[0].place is 9, expected the position of one of the"),
     ("guards", [], "nodes[4] is a call of mul that assumes s1 == s2, expected no assumption but"),
-    ("metas[0].shape", ["s1", "s0"], "nodes[2].meta is f32[s0//2, s1], expected f32[min(s1, s0"),
+    ("metas[0].shape", ["s1", "s0"], "nodes[2].meta is f32[s0//2, s1], expected f32[min(s0"),
     ("metas[0].shape", ["s0", "s0 - s1"], "expected the text of one of the sizes of the file"),
     ("metas[0].shape", ["s0", {"size": "s1"}], "expected an integer of 0 to 2**63 - 1"),
     ("nodes[2].args", ["%0", 0, 0, "s0", 1], "meta is f32[s0//2, s1], expected f32[s0, s1]"),
     ("nodes[2].args", ["%0", 0, 0, "s0 + 1", 1], 'is "s0 + 1", expected the text of one of the'),
     ("version", 1, "the text is an object with the key '"),
-    ("version", 3, "version is 3, expected at most 2"),
+    ("version", 3, "parameters is missing, expected a value"),
+    ("version", 4, "version is 4, expected at most 3"),
 ]
 
 

@@ -49,6 +49,26 @@ class Partition(Record):
     saved: tuple[SavedValue, ...]
     no_backward: str = ""
     """Why there is no backward, where the reason is known."""
+    saved_sizes: tuple[str, ...] = ()
+    """The symbols that are saved as numbers, in order: no tensor of the backward has them (PART-4).
+    `with_saved_sizes` finds them."""
+
+    @property
+    def result_slice(self) -> slice:
+        """Where the results are among the forward's outputs: in front."""
+        return slice(0, len(self.forward.outputs) - len(self.saved) - len(self.saved_sizes))
+
+    @property
+    def saved_slice(self) -> slice:
+        """Where the saved values are among the forward's outputs."""
+        end = len(self.forward.outputs) - len(self.saved_sizes)
+        return slice(end - len(self.saved), end)
+
+    @property
+    def saved_size_slice(self) -> slice:
+        """Where the saved sizes are among the forward's outputs: at the end."""
+        end = len(self.forward.outputs)
+        return slice(end - len(self.saved_sizes), end)
 
     @property
     def gradients(self) -> tuple[SourceRole, ...]:

@@ -77,7 +77,11 @@ def _meta_lines(meta: FunctionFacts) -> Iterator[str]:
         yield f"{role} is a {wrapping}."
     own = len(meta.outputs) - len(meta.parts)
     for index, output in enumerate(meta.outputs):
-        name = f"Result {index}" if index < own else f"Part {meta.role_of(index)}"
+        role = meta.role_of(index)
+        if isinstance(role, Output) and role.symbol:
+            yield f"The size {role.symbol} depends on values: each call computes it first."
+            continue
+        name = f"Result {index}" if index < own else f"Part {role}"
         yield f"{name} {_output_text(output, meta)}."
     for index, base in enumerate(meta.bases):
         yield _base_text(index, base, meta)
@@ -374,6 +378,9 @@ def _partition_lines(partition: Partition) -> Iterator[str]:
         text = f"{size} bytes" if size else "no bytes of its own"
         reason = f"; saved because {value.reason}" if value.reason else ""
         yield f"  saved_{value.name}: {meta_text(value.meta)}, {text}{remark}{reason}."
+    if partition.saved_sizes:
+        names = _listed(list(partition.saved_sizes))
+        yield f"  As numbers, which no tensor of the backward has: {names}."
     again = [node for node in backward.calls if node.phase is Phase.FORWARD]
     yield f"Recomputed in the backward: {_recomputed_text(again, backward)}."
     asked = [n for n in backward.calls if n.phase is Phase.BACKWARD and n.recompute is True]

@@ -245,6 +245,18 @@ class BaseMeta(Record):
         return Record.__reduce_ex__(attrs.evolve(self, node=None), protocol)
 
 
+def role_of_result(
+    index: int, total: int, parts: tuple[Part, ...], counts: tuple[str, ...]
+) -> Output | Part:
+    """The role of result number `index` of so many: the function's own ones, then the values of
+    symbols, then the inner tensors of wrappers."""
+    own = total - len(parts)
+    if index >= own:
+        return parts[index - own]
+    place = index - own + len(counts)
+    return Output(index) if place < 0 else Output(index, counts[place])
+
+
 @attrs.frozen(eq=False, repr=False)
 class FunctionFacts(Record):
     """What a function writes, what its results alias, and what is differentiable.
@@ -277,10 +289,13 @@ class FunctionFacts(Record):
     failure: str = ""
     """The message that every backward raises, as eager's does (DBL-3); empty if one is possible."""
 
+    computed_sizes: tuple[str, ...] = ()
+    """The symbols that depend on values, of which the last results before the parts are the values
+    (DYN-5)."""
+
     def role_of(self, index: int) -> Output | Part:
         """The role of result number `index`."""
-        own = len(self.outputs) - len(self.parts)
-        return Output(index) if index < own else self.parts[index - own]
+        return role_of_result(index, len(self.outputs), self.parts, self.computed_sizes)
 
     def index_of(self, role: Output | Part) -> int:
         """The number of the result with this role."""
