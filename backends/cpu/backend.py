@@ -126,7 +126,7 @@ class CpuBackend:
         try:
             return versions.versions_of(graph, table, made, self.compile, refused)
         except CompilerFailure as error:
-            if not error.is_too_long:
+            if not error.too_long:
                 raise
             failure_reports.note(error)
             failure_reports.forget(error)

@@ -343,7 +343,8 @@ class KernelPrinter:
         """Prints the loops of `_lane_loops` from lane 0 on, where the end is a parameter."""
         begin, end = place
         if self.masks.only:
-            self._last_lanes(work, parent, f"{begin}", f"{end}", lanes)
+            count = f"{end}" if begin == 0 else f"{end} - {begin}"
+            self._last_lanes(work, parent, f"{begin}", count, lanes)
             return
         last, inside = self.body.writer.fresh(), CScope(parent)
         parent.lines.append(f"const i64 {last} = {end} & -{lanes};")

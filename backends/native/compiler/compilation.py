@@ -52,8 +52,8 @@ def library_of(
     advice = "" if ended.is_refusal else "; try again, or name another compiler in CC"
     advice = "; it compiles small texts: this one is too much for it" if is_too_long else advice
     save, is_hung = partial(_saved, text, name), ended.is_late and not is_too_long
-    failure = CompilerFailure(what, advice, compiler, ended.line(), save, is_hung=is_hung)
-    failure.is_too_long = is_too_long
+    told, too_long = (what, advice, compiler, ended.line(), save), text if is_too_long else ""
+    failure = CompilerFailure(*told, is_hung=is_hung, too_long=too_long)
     place = None if failure.path is None else f"the text is in {failure.path}"
     raise noted(failure, ended.last_lines() or None, f"command: {shlex.join(command)}", place)
 

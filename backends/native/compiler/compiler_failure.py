@@ -19,7 +19,8 @@ class CompilerFailure(BackendError):
         line: str,
         save: Callable[[], str | None],
         *,
-        is_hung: bool,
+        is_hung: bool = False,
+        too_long: str = "",
     ) -> None:
         super().__init__(what + remedy)
         self.what = what
@@ -33,17 +34,13 @@ class CompilerFailure(BackendError):
         """The file with the text; None if it could not be saved."""
         self.is_hung = is_hung
         """Whether the compiler ran out of time, and then for a small text, too."""
-        self.is_too_long = False
-        """Whether it ran out of time for this text, and compiles small ones."""
+        self.too_long = too_long
+        """The text, if the compiler ran out of time for it, and compiles small ones; else empty."""
 
     def again(self) -> CompilerFailure:
         """Returns the failure for who asks for the same text, which was too long."""
-        remedy = "; it is not compiled again in this process"
-        failure = CompilerFailure(
-            self.what, remedy, self.compiler, self.line, _unsaved, is_hung=False
-        )
-        failure.is_too_long = True
-        return failure
+        said = self.what, "; it is not compiled again in this process", self.compiler, self.line
+        return CompilerFailure(*said, _unsaved, too_long=self.too_long)
 
 
 def _unsaved() -> None:

@@ -21,7 +21,7 @@ minutes of a user's."""
 _late: dict[tuple[str, ...], str] = {}
 """For each command of a compiler that is not asked any more, the warning."""
 _too_long: dict[tuple[str, ...], set[str]] = {}
-"""For each command of a compiler, the texts that were too long for it, as messages name them."""
+"""For each command of a compiler, the texts that were too long for it."""
 
 
 def given_up() -> str | None:
@@ -59,8 +59,8 @@ def note(error: BackendError) -> None:
         return
     command = error.compiler.command
     texts = _too_long.setdefault(command, set())
-    if error.is_too_long:
-        texts.add(error.what)
+    if error.too_long:
+        texts.add(error.too_long)
     if not error.is_hung and len(texts) < MOST_LATE:
         return
     if command in _late:

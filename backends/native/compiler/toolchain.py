@@ -193,7 +193,7 @@ def _library(
     try:
         return building.library_of(compiler, flags, text, name, limit)
     except CompilerFailure as error:
-        if error.is_too_long:
+        if error.too_long:
             _too_long[key] = error.again()
         raise
 

@@ -1,8 +1,8 @@
 """Functions by lines: the steps of a loop that calls many functions.
 
-The text of a loop with all bodies of its functions in it is long, and and C compilers
-take long for it. Such a loop is divided: for a block of points, each function is computed for
-the whole line of them, by a C function that the text has once.
+The text of a loop with all bodies of its functions in it is long, and C compilers take long for it.
+Such a loop is divided: for a block of points, each function is computed for the whole line of them,
+by a C function that the text has once.
 
     y[i] = sin(sin(x[i] * 2) * 2) + 1      step 0   p0 = x[i] * 2       p1 = sin(p0)
                                            step 1   p2 = p1 * 2         p3 = sin(p2)
