@@ -18,7 +18,9 @@ from aotlite.ir.errors import in_words
 from aotlite.ir.forks import UNFORKED
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.symbols.assumption import Assumption
+from aotlite.ir.symbols.assumption import Assumption, concrete
+from aotlite.ir.symbols.symint import SymBool
+from aotlite.ir.symbols.table import SymbolTable
 from aotlite.ir.symbols.user_code import symbols_in
 from aotlite.pipeline.request import CompiledEntry
 from aotlite.pipeline.size_regions.counts.segments import segments
@@ -50,11 +52,13 @@ class CountedSegments:
         levels: list[list[Assumption]] = [[] for _ in range(len(sizes.counts) + 1)]
         places = {name: place for place, name in enumerate(sizes.counts)}
         ties = Ties()
+        loose = _holding_at_least(sizes, guards)
         for guard in guards:
             used = symbols_in(guard.fact)
             level = max([places.get(name, -1) + 1 for name in used], default=0)
             levels[level].append(guard)
-            ties.add(used, level)
+            if guard not in loose:
+                ties.add(used, level)
         own = len(records.meta.outputs) - len(records.meta.parts)
         made = segments(records, range(own - len(sizes.counts), own))
         for number, each in enumerate(made[:-1]):
@@ -85,6 +89,46 @@ class Ties:
     def latest(self, names: set[str]) -> int:
         """The last level of the guards that say something of these symbols."""
         return max([last for found, last in self._groups if found & names], default=0)
+
+
+# Note [guards that tie nothing]
+#     x[x > 0]: f32[s0] with u0 elements, under the guard s0 >= min(1, u0)
+# The guard holds for every s0 where u0 is 0. So whatever it lets be concluded of s0 alone is true
+# of every s0, and the graph that counts is right before the guard is checked. That is so for all
+# such guards together, each at the least of its last count, unless another guard keeps that count
+# from it.
+def _holding_at_least(sizes: SymbolicSizes, guards: Sequence[Assumption]) -> list[Assumption]:
+    """The guards that hold for all other sizes where their last count is least. Note [guards that
+    tie nothing]."""
+    last: dict[int, str] = {}
+    loose, names = [], list(sizes.counts)
+    for guard in guards:
+        used = symbols_in(guard.fact)
+        counts = [name for name in names if name in used]
+        if counts and _holds_where_least(sizes, guard, counts[-1]):
+            last[id(guard)] = counts[-1]
+            loose.append(guard)
+    while True:
+        others = [symbols_in(each.fact) for each in guards if each not in loose]
+        kept = [each for each in loose if not any(last[id(each)] in used for used in others)]
+        if len(kept) == len(loose):
+            return kept
+        loose = kept
+
+
+def _holds_where_least(sizes: SymbolicSizes, guard: Assumption, count: str) -> bool:
+    """Whether a guard holds for all sizes where a count is least; decided by ranges alone."""
+    least, _ = sizes.rooms[count]
+    if least is None or not isinstance(guard.fact, SymBool):
+        return False
+    table = SymbolTable()
+    values: dict[str, Any] = {
+        name: table.named_symbol(name, sizes.table.hints[name], room)
+        for name, room in sizes.rooms.items()
+    }
+    left, right = concrete((guard.fact.left, guard.fact.right), values | {count: least})
+    holds = table.known_truth(left, guard.fact.relation, right)
+    return holds is True and not table.log
 
 
 def _symbols_of(graph: Graph) -> set[str]:
