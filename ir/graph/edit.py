@@ -51,6 +51,7 @@ class GraphEdit:
 
     def __init__(self, graph: Graph) -> None:
         self.name = graph.name
+        self.saved_sizes = graph.saved_sizes
         self._own: dict[Node, Node] = {}
         self._users: dict[Node, dict[Node, None]] = {}
         self._next: dict[Node, Node | None] = {}
@@ -244,7 +245,7 @@ class GraphEdit:
         self._must_be_open()
         self._infer_again()
         self._closed = True
-        return Graph(self.nodes, self.name)
+        return Graph(self.nodes, self.name, saved_sizes=self.saved_sizes)
 
     def _infer_again(self) -> None:
         """Infers the metas of changed nodes, and of their users as long as metas change."""
