@@ -53,6 +53,7 @@ class Expansion:
         """By the id of a number, which is kept: the number, expanded."""
         self._atoms: dict[int, Any] = {}
         self._least: dict[int, int | None] = {}
+        self._most: dict[int, int | None] = {}
         self._defined: dict[int, bool] = {}
         self._values: dict[int, Expanded] = {}
         """Atom -> the polynomial that it equals by a guard."""
@@ -70,7 +71,8 @@ class Expansion:
         self._narrow_all()
         simple = [self._without_factors(self._put(terms)) for terms in self._zeros]
         self._known_zeros = {frozenset(terms.items()) for terms in simple}
-        self._nonzero = list(map(self._without_factors, self._nonzero))
+        self._nonzero = list(map(self._simplified, self._nonzero))
+        self._narrow_all()
 
     def _narrow_all(self) -> None:
         self._facts = [self._put(fact) for fact in self._facts]
@@ -117,14 +119,19 @@ class Expansion:
                 return
 
     def _narrow(self, fact: Expanded) -> None:
-        """A lower bound from c * atom + constant >= 0."""
+        """A bound from c * atom + constant >= 0."""
         rest = {key: c for key, c in fact.items() if key}
-        if len(rest) == 1:
-            ((key, c),) = rest.items()
-            if len(key) == 1 and c > 0:
-                bound = -(fact.get((), 0) // c)
-                known = self._lower(key[0])
-                self._least[key[0]] = bound if known is None else max(known, bound)
+        if len(rest) != 1:
+            return
+        ((key, c),) = rest.items()
+        if len(key) == 1 and c > 0:
+            bound = -(fact.get((), 0) // c)
+            known = self._lower(key[0])
+            self._least[key[0]] = bound if known is None else max(known, bound)
+        elif len(key) == 1:
+            bound = fact.get((), 0) // -c
+            known = self._upper(key[0])
+            self._most[key[0]] = bound if known is None else min(known, bound)
 
     def _exclude(self, nonzero: Expanded) -> None:
         """Lower bounds from a product that is not 0, or a number that is not its lower bound."""
@@ -178,6 +185,10 @@ class Expansion:
             return True
         simpler = self._without_extremes(difference)
         return simpler is not difference and self._compares(relation, simpler)
+
+    def _simplified(self, terms: Expanded) -> Expanded:
+        """`s0 - 1` for `s0*max(1, s1) - s1`, where s1 is at least 1."""
+        return self._without_factors(self._without_extremes(self._without_factors(terms)))
 
     def _without_factors(self, terms: Expanded) -> Expanded:
         """The polynomial without factors that are at least 1."""
@@ -297,12 +308,39 @@ class Expansion:
         return found
 
     def _upper(self, number: int) -> int | None:
-        atom = self._atoms[number]
-        if not isinstance(atom, Call):
-            most: int | None = atom.room[1]
-            return most
-        is_rest = atom.function == "%" and isinstance(atom.right, int) and atom.right > 0
-        return int(atom.right) - 1 if is_rest else None
+        """An upper bound of an atom, by its declared range or by what it is."""
+        if number not in self._most:
+            atom, self._most[number] = self._atoms[number], None  # it may be asked within itself
+            self._most[number] = self._call_upper(atom) if isinstance(atom, Call) else atom.room[1]
+        return self._most[number]
+
+    def _call_upper(self, atom: Call) -> int | None:
+        left, right = self._of(atom.left), self._of(atom.right)
+        if atom.function == "%":
+            least = self._low_of(right)
+            high = self._high(right)
+            return None if least is None or high is None or least < 1 else high - 1
+        bounds = [self._high(left), self._high(right)]
+        known = [high for high in bounds if high is not None]
+        if atom.function == "max":
+            return max(known) if len(known) == 2 else None
+        if atom.function == "min":
+            known += self._half_of_sum(left, right)
+            return min(known) if known else None
+        return None
+
+    def _high(self, terms: Expanded) -> int | None:
+        """An upper bound of a polynomial."""
+        low = self._low(_sum({}, self._put(terms), -1))
+        if low is None:
+            low = self._low(self._at_most(_sum({}, terms, -1)))
+        return None if low is None else -low
+
+    @staticmethod
+    def _half_of_sum(left: Expanded, right: Expanded) -> list[int]:
+        """The most that the smaller of two can be, if their sum is a number: `min(s0, 2 - s0)`."""
+        total = _sum(left, right)
+        return [total.get((), 0) // 2] if total.keys() <= {()} else []
 
     def _low(self, terms: Expanded) -> int | None:
         """A lower bound of a polynomial: the constant, where no other coefficient is negative."""
