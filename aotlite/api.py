@@ -47,8 +47,8 @@ class CompiledFunction(EntryReports):
         self._runs: tuple[Callable[[object], object], ...] = ()
         """The functions of the entries whose leaves are the positional arguments themselves."""
         self._forms: dict[Any, list[CompiledEntry]] = {}
-        self._lock = lock()
-        self.recompiles = []
+        self._rules: dict[object, Any] = {}  # what rules of ops need of sizes: `RuleResults`
+        self._lock, self.recompiles = lock(), []
         self.limit = RecompileLimit(options.recompile_limit, options.recompile_limit_is_error)
         self._name = name_from(getattr(function, "__name__", type(function).__name__))
         if not isinstance(function, functools.partial) and hasattr(function, "__name__"):
@@ -146,10 +146,10 @@ class CompiledFunction(EntryReports):
             self._runs = tuple(run for run in self._runs if run is not entry.guarded.call)
 
     def _compile(self, call: FlatArguments) -> CompiledEntry:
-        function, run = self.function, on_leaves(self.function, call)
-        sizes = symbolic_sizes(function, call, self._forms.get(call.form, ()), self.options)
+        function, earlier = self.function, self._forms.get(call.form, ())
+        sizes = symbolic_sizes(function, call, earlier, self.options, self._rules)
         given = call.leaves, call.tensors(), flat_results, self._name, sizes
-        return compile_once(Request(function, run, *given), self.options)
+        return compile_once(Request(function, on_leaves(function, call), *given), self.options)
 
     # --- errors
     def _unstable(self, entry: CompiledEntry, call: FlatArguments) -> Exception:

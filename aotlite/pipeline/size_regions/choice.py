@@ -20,6 +20,8 @@ from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.geometry.sizes import Shape, hint_of, is_symbolic
 from aotlite.ir.graph.role import Part, Primal
+from aotlite.ir.symbols.cases.results import RuleResults, share_rules
+from aotlite.ir.symbols.table import SymbolTable
 from aotlite.pipeline.arguments import FlatArguments
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import CompiledEntry
@@ -46,10 +48,12 @@ def symbolic_sizes(
     call: FlatArguments,
     earlier: Collection[CompiledEntry],
     options: Options,
+    rules: RuleResults,
 ) -> SymbolicSizes | None:
     """The sizes and ints that become symbols in the compilation for a call; None if there are none.
 
-    `earlier` are the entries for calls of this form.
+    `earlier` are the entries for calls of this form, and `rules` what captures of this function
+    have found that rules of ops need.
     """
     is_asked = options.dynamic_shapes is not None or bool(MARKS)
     noted = any(hasattr(tensor, "_dynamic_dims") for _, tensor in call.tensors())
@@ -78,7 +82,7 @@ def symbolic_sizes(
             requests = {x: y for x, y in requests.items() if y.is_marked or x.argument in whole}
     if not requests:
         return None
-    made = SymbolicSizes(requests)
+    made = SymbolicSizes(requests, share_rules(SymbolTable(), rules))
     made.table.computes.scopes = scopes
     return made
 

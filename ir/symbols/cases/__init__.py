@@ -70,7 +70,7 @@ def fewest(table: SymbolTable, function: Callable[..., T], operands: tuple[objec
         table.asked = None
     run = _Run(table, function, operands)
     key = key_of(run)
-    known = known_for(key)
+    known = known_for(key, run)
     if known is not None:
         names, kept, result = known
         return run.logged(names, kept, cast("T", result))
@@ -302,6 +302,8 @@ class _Proof(Generic[T]):
             question: object = _unequal(found, part.put(self.result))
             both = False
         except Open as asked:
+            if isinstance(asked.fact, SymBool) and part.table.known(asked.fact) is False:
+                raise _TooMany from None  # it takes a number that is not the hint: one of many
             question, both = asked.fact, True
         except _FAILS:
             question, both = True, False

@@ -6,12 +6,19 @@ same answer: as a rule's results for numbers are kept for all functions. What is
 of no trace, so that no trace stays alive.
 """
 
+# Note [results found with other hints]
+#     x.amax(1) of f32[s0, s1], first with hints 3 and 4, and for a later region with 5 and 2
+# A result is right wherever the facts hold that it needs. So a trace with other hints, which
+# fulfil these facts, may take it: nothing is searched again. But its own search might find other
+# facts for another result. What a function's guards are must not depend on what the process did
+# before, so only traces of one function take such results (`RuleResults`), and these first.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from aotlite.ir.symbols.assumption import Answer
+from aotlite.ir.symbols.assumption import Answer, Assumption
 from aotlite.ir.symbols.calls import Call, Computed
 from aotlite.ir.symbols.cases.parts import Fact, Open, SizePart, moved_fact, parts_of
 from aotlite.ir.symbols.floats.size_float import SizeFloat
@@ -19,7 +26,17 @@ from aotlite.ir.symbols.polynomial import Atom, Symbol, Terms
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable
 
-__all__ = ["Known", "forget_results", "keep_known", "key_of", "known_for", "tried_before"]
+__all__ = [
+    "Known",
+    "RuleResults",
+    "forget_results",
+    "keep_known",
+    "key_of",
+    "known_for",
+    "rules_of",
+    "share_rules",
+    "tried_before",
+]
 
 MOST = 4096
 """How many results are kept; then all are forgotten."""
@@ -27,7 +44,9 @@ MOST = 4096
 Known = tuple[tuple[str, ...], "Sequence[Fact]", object]
 """The names of symbols in the order of the key, and in these symbols the facts that a result
 needs, and the result."""
-_KNOWN: dict[object, Known] = {}
+Key = tuple[object, tuple["int | None", ...]]
+"""What is asked, and the hints."""
+_KNOWN: dict[Key, Known] = {}
 _TRIED: dict[object, set[tuple[int, ...]]] = {}
 
 
@@ -47,12 +66,47 @@ class RuleQuestion(Protocol):
         """The function that asked."""
 
 
-def known_for(key: object) -> Known | None:
-    """What was found for this key; None if nothing was."""
-    return _KNOWN.get(key)
+RuleResults = dict[object, list[Known]]
+"""By a question: what was found for it, by traces of one function."""
+_OF_FUNCTION = ("rules of the function",)
 
 
-def keep_known(key: object, question: RuleQuestion, facts: Sequence[Fact], result: object) -> None:
+def share_rules(table: SymbolTable, rules: RuleResults) -> SymbolTable:
+    """The table itself, whose trace takes these results, and adds its own."""
+    table.cache[_OF_FUNCTION] = rules
+    return table
+
+
+def rules_of(table: SymbolTable) -> RuleResults:
+    """The results that the traces of the table's function share."""
+    found: RuleResults = table.cache.setdefault(_OF_FUNCTION, {})
+    return found
+
+
+def known_for(key: Key, question: RuleQuestion) -> Known | None:
+    """What was found for this question: by a trace of the same function with whatever hints, or by
+    any trace with the same hints. None if nothing was. Note [results found with other hints]."""
+    of_function = rules_of(question.table).setdefault(key[0], [])
+    found = next((each for each in of_function if _is_fulfilled(each, question)), None)
+    if found is None:
+        found = _KNOWN.get(key)
+        if found is not None:
+            of_function.append(found)
+    return found
+
+
+def _is_fulfilled(known: Known, question: RuleQuestion) -> bool:
+    """Whether the hints fulfil the facts that the result needs."""
+    names, facts, _ = known
+    at = {}
+    for name, symbol in zip(names, question.symbols.values(), strict=True):
+        if symbol.hint is None:
+            return False
+        at[name] = symbol.hint
+    return all(Assumption(fact, None, None).holds(at) for fact in facts)
+
+
+def keep_known(key: Key, question: RuleQuestion, facts: Sequence[Fact], result: object) -> None:
     """Keeps what was found for this key, unless it needs more where nothing is known."""
     part = SizePart(question, ())
     try:
@@ -64,7 +118,8 @@ def keep_known(key: object, question: RuleQuestion, facts: Sequence[Fact], resul
         _KNOWN.clear()
     needed = [fact for fact in moved if not isinstance(fact, bool)]
     if len(needed) == len(moved):
-        _KNOWN[key] = tuple(question.symbols), needed, result
+        found = _KNOWN[key] = tuple(question.symbols), needed, result
+        rules_of(question.table).setdefault(key[0], []).append(found)
 
 
 def tried_before(value: object, names: Sequence[str]) -> set[tuple[int, ...]]:
@@ -81,13 +136,14 @@ def forget_results() -> None:
     _TRIED.clear()
 
 
-def key_of(question: RuleQuestion) -> object:
-    """What questions have in common that differ in the names of symbols only."""
+def key_of(question: RuleQuestion) -> Key:
+    """What questions have in common that differ in the names of symbols only, and their hints."""
     symbols = question.symbols.values()
     places = {symbol.name: place for place, symbol in enumerate(symbols)}
-    rooms = tuple([(each.hint, each.lower, each.upper) for each in symbols])
+    rooms = tuple([(each.lower, each.upper) for each in symbols])
     facts = tuple([_form(fact, places) for fact in question.facts])
-    return question.function, _form(question.operands, places), facts, rooms
+    asked = question.function, _form(question.operands, places), facts, rooms
+    return asked, tuple([each.hint for each in symbols])
 
 
 def _form(value: object, places: Mapping[str, int]) -> object:

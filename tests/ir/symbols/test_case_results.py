@@ -5,17 +5,20 @@ import weakref
 
 import pytest
 
+import aotlite as al
+from aotlite.ir.errors import IndexOutOfRangeError
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_meta
 from aotlite.ir.op import OPS
 from aotlite.ir.symbols import cases
-from aotlite.ir.symbols.cases.results import forget_results
+from aotlite.ir.symbols.cases.parts import SizePart
+from aotlite.ir.symbols.cases.results import forget_results, share_rules
 from aotlite.ir.symbols.table import SymbolTable
 
 
-def asked(shape, lower=0):
+def asked(shape, lower=0, rules=None):
     """The table, the log and the result of `amax` along the second dimension."""
-    table = SymbolTable()
+    table = share_rules(SymbolTable(), {} if rules is None else rules)
     ranges = dict.fromkeys((0, 1), (lower, None))
     meta = symbolic_meta(table, tensor_meta(shape), "x", ranges=ranges)
     result = cases.fewest(table, OPS["amax"].rule, (meta, (1,), False))
@@ -52,6 +55,49 @@ def test_other_hints_and_ranges_are_looked_at_anew(runs):
     asked((3, 5))
     assert len(runs) == 2
     assert asked((3, 4), lower=1)[1] == []
+
+
+@pytest.mark.rules("DYN-25")
+def test_a_function_takes_what_it_found_for_other_hints_that_fulfil_it(runs):
+    rules = {}
+    first = asked((3, 4), rules=rules)[1:]
+    assert asked((5, 2), rules=rules)[1:] == first and len(runs) == 1
+    with pytest.raises(IndexOutOfRangeError):  # it needs s1 != 0
+        asked((3, 0), rules=rules)
+    assert len(runs) > 1
+
+
+@pytest.mark.rules("DYN-25")
+def test_guards_do_not_depend_on_other_functions():
+    """What another function has found for other hints is not taken."""
+    bodies = [lambda x, k=k: x.reshape(4, -1).sum(k) for k in (0, 0)]
+    found = []
+    for body, shapes in zip(bodies, ([(6, 2), (4, 3)], [(4, 3)]), strict=True):
+        compiled = al.compile(body, dynamic=True, backend="reference")
+        for shape in shapes:
+            compiled(al.ones(*shape))
+        found.append([[guard.text for guard in each.guards] for each in compiled.regions()])
+    forget_results()
+    fresh = al.compile(bodies[1], dynamic=True, backend="reference")
+    fresh(al.ones(4, 3))
+    assert [guard.text for guard in fresh.regions().rows[0].guards] == found[1][0]
+
+
+@pytest.mark.rules("DYN-25")
+def test_a_rule_that_takes_a_number_is_not_run_in_vain(monkeypatch):
+    """`unbind` takes the number of parts: no value but the hint gives its result."""
+    parts = []
+    made = SizePart.__init__
+
+    def counted(part, *args, **options):
+        parts.append(part)
+        made(part, *args, **options)
+
+    monkeypatch.setattr(SizePart, "__init__", counted)
+    compiled = al.compile(lambda x: al.stack(x.unbind(0)), dynamic=True, backend="reference")
+    compiled(al.ones(6, 3))
+    assert compiled.regions().rows[0].guards[0].text == "s0 == 6"
+    assert len(parts) < 60
 
 
 @pytest.mark.rules("DYN-22")

@@ -28,6 +28,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Primal
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.assumption import Assumption, concrete
+from aotlite.ir.symbols.cases.results import rules_of, share_rules
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.pipeline.observers import Observers, StageRecord
 from aotlite.pipeline.request import Compilation, Request
@@ -105,7 +106,7 @@ class Retrace:
         requests = {each: n for each, n in sizes.requests.items() if each.argument in wholes}
         given = {outcomes.said(each.guard.fact): True for each in self.dropped} | {**answers}
         table = outcomes.GivenAnswers(given=given) if given else SymbolTable()
-        made = SymbolicSizes(requests, table)
+        made = SymbolicSizes(requests, share_rules(table, rules_of(sizes.table)))
         made.table.computes.scopes = sizes.table.computes.scopes
         return made
 

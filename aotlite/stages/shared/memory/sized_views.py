@@ -13,6 +13,8 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node
 from aotlite.ir.graph.role import Part, Primal
 from aotlite.ir.op import GeometryOp, InplaceOp
+from aotlite.ir.symbols.cases.results import rules_of, share_rules
+from aotlite.ir.symbols.table import SymbolTable
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -75,7 +77,7 @@ def without(sizes: SymbolicSizes, roles: list[InputRole]) -> SymbolicSizes:
     """The same requests, but for the sizes of these inputs."""
     numbers = set(arguments_of(roles))
     kept = {each: ask for each, ask in sizes.requests.items() if each.argument not in numbers}
-    return SymbolicSizes(kept)
+    return SymbolicSizes(kept, share_rules(SymbolTable(), rules_of(sizes.table)))
 
 
 def why_numbers(meta: FunctionMeta, role: InputRole) -> str:
