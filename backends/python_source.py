@@ -22,7 +22,14 @@ from typing import Any
 
 import attrs
 
+from aotlite.ir.graph.symbolic.size_code import SizeCode
 from aotlite.ir.source_cache import compiled
+from aotlite.ir.symbols.symint import SymInt
+
+_CONSTANT = re.compile(r"\b[A-Za-z]+\d+\b")
+"""A constant: its kind and its number."""
+Making = Callable[..., Callable[..., Any]]
+"""Makes a function of what its text has for each vector of sizes."""
 
 _VARIABLE = re.compile(r"\b[a-z]\d+\b")
 """A variable of a step: a letter and the number of its value."""
@@ -52,6 +59,11 @@ class PythonSource:
     """Comments that explain the constants, printed above the function."""
     steps: list[SourceLine] = attrs.field(factory=list)
     """Lines whose variables are deleted after their last use."""
+    sizes: SizeCode | None = None
+    """Of a text for many sizes: computes what is another constant for each of them."""
+    sized: dict[str, str] = attrs.field(factory=dict)
+    """The names of these constants, with their expressions in `sizes`."""
+    _alive: list[object] = attrs.field(factory=list)
     _names: dict[tuple[str, int], str] = attrs.field(factory=dict)
     _counts: dict[str, int] = attrs.field(factory=dict)
 
@@ -93,10 +105,33 @@ class PythonSource:
             number = self._counts.get(kind, 0)
             self._counts[kind] = number + 1
             name = self._names[key] = f"{kind}{number}"
-            self.scope[name] = value
+            if self.sizes is not None and self.sizes.has_sizes(value):
+                self.sized[name] = self.sizes.text(value)
+                self._alive.append(value)  # alive, for its id
+            else:
+                self.scope[name] = value
             if note is not None:
                 self.notes.append(f"# {name}: {' '.join(note.split())[:80]}")
         return name
+
+    def made(self, kind: str, function: Callable[..., object], *args: object) -> str:
+        """Returns the name of what a function returns, for each vector of sizes."""
+        text = "" if self.sizes is None else self.sizes.text(args)
+        key = f"{kind} {text or args!r}", id(function)
+        name = self._names.get(key)
+        if name is None:
+            number = self._counts.get(kind, 0)
+            self._counts[kind] = number + 1
+            name = self._names[key] = f"{kind}{number}"
+            if self.sizes is not None and self.sizes.has_sizes(args):
+                self.sized[name] = self.sizes.call(function, *args)
+            else:
+                self.scope[name] = function(*args)
+        return name
+
+    def spelled(self, size: SymInt) -> str:
+        """Returns the name of a size in the text, which stands where a number would."""
+        return self.constant(size, "size")
 
     # --- functions
     def text(self, name: str, parameters: str) -> str:
@@ -110,6 +145,24 @@ class PythonSource:
         exec(compiled(text, file), self.scope)
         found: Callable[..., Any] = self.scope[name]
         return found
+
+    def making(self, text: str, name: str, file: str, first: Collection[str] = ()) -> Making:
+        """Returns what makes the function `name` of a source for each vector of sizes, of the
+        values of the names `first`, and then of `sized`. All of them have one code."""
+        whole = self.wrapped(text, name, first)
+        made: dict[str, Any] = {}
+        exec(compiled(whole, file), self.scope, made)
+        found: Making = made["making"]
+        return found
+
+    def wrapped(self, text: str, name: str, first: Collection[str]) -> str:
+        """Returns the source of a function that makes the function `name`, of the values of the
+        names `first` and `sized`. Names that the text does not use are dropped from `sized`."""
+        used = set(_CONSTANT.findall("\n".join(self.lines)))
+        self.sized = {each: made for each, made in self.sized.items() if each in used}
+        inner = text.replace("\n", "\n    ").rstrip()
+        names = ", ".join([*first, *self.sized])
+        return f"def making({names}):\n    {inner}\n    return {name}\n"
 
 
 def split(lines: Sequence[SourceLine], count: int) -> list[list[SourceLine]]:

@@ -5,6 +5,10 @@ compilations, libraries that the C compiler made, seconds of the first call of a
 calls of lengths that were met. Both functions are called in turn; times are medians. Lengths are
 multiples of the vector width and not.
 
+`python -m benchmarks.sizes further` prints what an instance costs that a further size makes, for
+models of 1, 4 and 12 blocks: processor time of the first call of a size, forward and backward,
+beyond that of a later one, and the memory that stays.
+
 `python -m benchmarks.sizes autograd` prints the same of backwards of eager tapes, by compiled
 autograd (CAG-5): with kernels for all sizes, and by a backend that takes numbers only.
 """
@@ -12,9 +16,11 @@ autograd (CAG-5): with kernels for all sizes, and by a backend that takes number
 from __future__ import annotations
 
 import argparse
+import gc
 import math
 import statistics
 import time
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +42,8 @@ LENGTHS = (
     *(63, 64, 65, 72, 80),
     *(96, 97, 112, 127, 128),
 )
+FURTHER = (1, 4, 12)
+"""Blocks of the models of `further`."""
 COLUMNS = ("", "symbols", "numbers", "ratio")
 
 
@@ -144,14 +152,19 @@ def counted_libraries() -> Iterator[list[int]]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("compile", "autograd"), default="compile")
+    kinds = "compile", "further", "autograd"
+    parser.add_argument("what", nargs="?", choices=kinds, default=kinds[0])
     parser.add_argument("--blocks", type=int, default=24)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--lengths", type=int, default=len(LENGTHS), help="the first so many")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--backend", default="cpu", help="that of `further`")
     given = parser.parse_args(arguments)
     set_num_threads(given.threads)
+    if given.what == "further":
+        further(given.backend)
+        return
     with counted_libraries():
         compared(given)
 
@@ -187,6 +200,36 @@ def compared(given: argparse.Namespace) -> None:
     made.add_row("a later call, s", *_row(again)[:2], f"{statistics.median(ratios):.2f}")
     console = machine_console()
     console.print(made)
+
+
+def further(backend: str) -> None:
+    """Prints what a further size costs, for models of several numbers of blocks."""
+    made = table(f"a further size, backend {backend}", "blocks", "first call", "later", "ms", "kB")
+    for blocks in FURTHER:
+        model = Transformer(blocks, 32, heads=4)
+        step = al.compile(model.loss, dynamic_shapes={"x": {0: True, 1: True}}, backend=backend)
+
+        def spent(length: int, step: Any = step, model: Transformer = model) -> float:
+            x = al.ones(2, length, 32)
+            begin = time.process_time()
+            al.autograd.grad(step(x, model.parameters), model.parameters)
+            return 1e3 * (time.process_time() - begin)
+
+        for length in (7, 9, 11):  # captures, compiles, and writes what sizes share
+            spent(length)
+        pairs = [(spent(length), spent(length)) for length in range(12, 42)]
+        first, later = [statistics.median(each) for each in zip(*pairs, strict=True)]
+        gc.collect()
+        tracemalloc.start()
+        before, _ = tracemalloc.get_traced_memory()
+        for length in range(42, 62):
+            spent(length)
+        gc.collect()
+        bytes_each = (tracemalloc.get_traced_memory()[0] - before) / 20
+        tracemalloc.stop()
+        numbers = first, later, first - later, bytes_each / 1e3
+        made.add_row(str(blocks), *[f"{each:.2f}" for each in numbers])
+    machine_console().print(made)
 
 
 def _functions(model: Transformer) -> tuple[Trained, Trained]:

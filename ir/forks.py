@@ -100,6 +100,22 @@ class cached_property(functools.cached_property[T]):
             self.lock = lock()
 
 
+class Later(Generic[T]):
+    """A value that is made when it is first asked for.
+
+    >>> Later(lambda: [1]).value
+    [1]
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+
+    @cached_property
+    def value(self) -> T:
+        """The value."""
+        return self._make()
+
+
 class Memo(Generic[Key, T]):
     """Values by key, each made once, on first use, also where several threads ask for it.
 

@@ -221,11 +221,12 @@ def _lowered(
     backward, which is lowered when it runs."""
     meta, both = cut.meta, cut.joint
     forward, backward = cut.instances()
-    partition, run = lowering.lowered_forward(cut.partition, meta, compilation, forward)
+    how = compilation, forward, cut.run
+    partition, run = lowering.lowered_forward(cut.partition, meta, *how)
     compiler = lowering.backward_compiler(partition, compilation, backward)
     bases = cut.convention.bases
-    how = cut.derivable, compilation, cut.values
-    orders = derivatives.orders_of(both, partition, bases, *how)
+    rest = cut.derivable, compilation, cut.values
+    orders = derivatives.orders_of(both, partition, bases, *rest)
     plan = lowering.planned_backward(partition, meta, both, compiler, compilation, orders)
     return partition, run, plan
 

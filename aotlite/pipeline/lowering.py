@@ -9,11 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from aotlite.backends.functions import ArrayFunctionBackend
+from aotlite.backends.calling_convention import Run
 from aotlite.backends.protocol import Backend
 from aotlite.ir.graph import Graph
-from aotlite.ir.graph.role import Primal, Saved
-from aotlite.pipeline.partitioning import static_roles
+from aotlite.pipeline.partitioning import Sizes, compiler_of
 from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.size_regions.kernels import Instance, SizedBackend, with_sizes
 from aotlite.stages.records.backward.joint import Joint
@@ -22,64 +21,35 @@ from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s9_lower.output_strides import with_reported_strides
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan, Derivatives
 from aotlite.stages.s10_runtime.backward.plan_builder import plan_backward
-from aotlite.stages.shared.effect_tokens import LiftedBackend
-
-
-def compiler_of(backend: Backend, partition: Partition, compilation: Compilation) -> Backend:
-    """The backend for a partition: it knows the static inputs, and takes graphs with or without
-    tokens as `unlift_tokens` says (TOK-2)."""
-    knowing = with_static_inputs(backend, compilation.options.num_params_buffers, partition)
-    return knowing if compilation.options.unlift_tokens else LiftedBackend(knowing)
-
-
-def with_static_inputs(backend: Backend, count: int, partition: Partition) -> Backend:
-    """The backend with facts on the inputs of its graphs.
-    Static inputs are the same memory at every call: the first `count` flat arguments, and saved
-    values on their memory (LOW-7). Donated ones are saved values that the backward may overwrite
-    (SAV-4). A backend with a method `of_size` is given the batch size alone."""
-    if not isinstance(backend, ArrayFunctionBackend):
-        of_size = getattr(backend, "of_size", None)
-        found: Backend = backend if of_size is None else of_size(_first_size(partition, count))
-        return found
-    static = static_roles(partition.forward, count)
-    saved = [
-        Saved(i)
-        for i, value in enumerate(partition.saved)
-        if value.owner in static and not value.copied_on_write
-    ]
-    return backend.with_marked_inputs(frozenset([*static, *saved]), frozenset(partition.donated))
-
-
-def _first_size(partition: Partition, count: int) -> int | None:
-    """Dimension 0 of the first tensor argument that is not static and has one: the batch size."""
-    static = static_roles(partition.forward, count)
-    for node in partition.forward.placeholders:
-        role, meta = node.role, node.meta
-        if isinstance(role, Primal) and role not in static and meta.shape:  # type: ignore[union-attr]
-            size: int = meta.shape[0]  # type: ignore[union-attr]
-            return size
-    return None
 
 
 def backward_compiler(
-    partition: Partition, compilation: Compilation, sized: Instance | None = None
+    partition: Partition,
+    compilation: Compilation,
+    sized: Instance | None = None,
+    sizes: Sizes = None,
 ) -> Backend:
     """The backend of a partition's backward: `bw_compiler`, else `backend`."""
     backend = compilation.options.backward_backend()
-    return with_sizes(compiler_of(backend, partition, compilation), sized)
+    return with_sizes(compiler_of(backend, partition, compilation, sizes), sized)
 
 
 def lowered_forward(
-    partition: Partition, meta: FunctionMeta, compilation: Compilation, sized: Instance | None
+    partition: Partition,
+    meta: FunctionMeta,
+    compilation: Compilation,
+    sized: Instance | None,
+    made: Run | None = None,
 ) -> tuple[Partition, Any]:
     """The compiled forward, and the partition with the strides that it reports (SAV-6).
-    A backend may choose the strides of what it returns; the backward then expects those.
-    An instance of a size region has kernels for all sizes, `sized`, if the backend makes such."""
+    A backend may choose the strides of what it returns; the backward then expects those. An
+    instance of a size region has kernels for all sizes, `sized`, if the backend makes such, or a
+    forward that is `made` already."""
     for graph in (partition.forward, partition.backward):
         forget_origins(graph)
     backend = compilation.options.forward_backend(training=meta.training)
     compiler = with_sizes(compiler_of(backend, partition, compilation), sized)
-    run = compilation.stages["lower"](partition.forward, compiler)
+    run = made or compilation.stages["lower"](partition.forward, compiler)
     compilation.observers.show_kernels("forward", run)
     return with_reported_strides(backend.name, partition, run), run
 

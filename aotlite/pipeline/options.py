@@ -58,6 +58,8 @@ class Options:
     dynamic: bool | None = None
     """Which sizes of arguments are symbols: those that were seen to change (None), none of those
     not asked for (False), or all (DYN-3)."""
+    instance_limit: int = 256
+    """The largest number of vectors of sizes of which an entry keeps its instance (DYN-42)."""
     dynamic_shapes: object = None
     """Named dimensions of arguments, in containers like those of the arguments."""
     fast_paths: bool = True
@@ -186,11 +188,9 @@ def _count(number: object) -> int:
     return number
 
 
-def _limit(number: object) -> int:
+def _limit(name: str, of: str, number: object) -> int:
     if type(number) is not int or number < 1:
-        raise ArgumentError(
-            f"compile: recompile_limit is {number!r}, expected a number of entries, at least 1"
-        )
+        raise ArgumentError(f"compile: {name} is {number!r}, expected a number of {of}, at least 1")
     return number
 
 
@@ -310,7 +310,8 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "fw_compiler": partial(_compiler, "fw_compiler"),
     "bw_compiler": partial(_compiler, "bw_compiler"),
     "inference_compiler": partial(_compiler, "inference_compiler"),
-    "recompile_limit": _limit,
+    "recompile_limit": partial(_limit, "recompile_limit", "entries"),
+    "instance_limit": partial(_limit, "instance_limit", "vectors of sizes"),
     "recompile_limit_is_error": partial(_switch, "recompile_limit_is_error"),
     "dynamic": _dynamic,
     "dynamic_shapes": _dynamic_shapes,

@@ -7,13 +7,16 @@ Rules: PIP-3, PART-8, PART-14. Spec: `specs/s8_partition.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from aotlite.backends.functions import ArrayFunctionBackend
+from aotlite.backends.protocol import Backend
 from aotlite.ir.deferred import deferred
 from aotlite.ir.graph import Graph
-from aotlite.ir.graph.role import Part, Primal
+from aotlite.ir.graph.role import Part, Primal, Saved
 from aotlite.ir.graph.verify import verify
+from aotlite.ir.symbols.assumption import concrete
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.user_code import applied, call_partitioner
@@ -27,7 +30,7 @@ from aotlite.stages.s7_simplify.normalizations import (
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s8_partition.closing_copies import with_closing_copies
 from aotlite.stages.s8_partition.saved_tensor_hooks import with_inlined_hooks
-from aotlite.stages.shared.effect_tokens import unlifted_partition
+from aotlite.stages.shared.effect_tokens import LiftedBackend, unlifted_partition
 from aotlite.stages.shared.saved_sizes import with_saved_sizes
 
 if TYPE_CHECKING:
@@ -136,3 +139,51 @@ def unlifted(partition: Partition, tokens: Sequence[Any], compilation: Compilati
             if compilation.options.verify >= 1:
                 verify(half, functional=True, closing_copies=True, stage=stage)
     return inner
+
+
+# ------------------------------------------------------------------------ backends of a partition
+Sizes = Mapping[str, int] | None
+
+
+def compiler_of(
+    backend: Backend, partition: Partition, compilation: Compilation, sizes: Sizes = None
+) -> Backend:
+    """The backend for a partition: it knows the static inputs, and takes graphs with or without
+    tokens as `unlift_tokens` says (TOK-2). `sizes` are those of the partition's symbols."""
+    count = compilation.options.num_params_buffers
+    knowing = with_static_inputs(backend, count, partition, sizes)
+    return knowing if compilation.options.unlift_tokens else LiftedBackend(knowing)
+
+
+def with_static_inputs(
+    backend: Backend, count: int, partition: Partition, sizes: Sizes = None
+) -> Backend:
+    """The backend with facts on the inputs of its graphs.
+    Static inputs are the same memory at every call: the first `count` flat arguments, and saved
+    values on their memory (LOW-7). Donated ones are saved values that the backward may overwrite
+    (SAV-4). A backend with a method `of_size` is given the batch size alone."""
+    if not isinstance(backend, ArrayFunctionBackend):
+        of_size = getattr(backend, "of_size", None)
+        if of_size is None:
+            return backend
+        size = _first_size(partition, count)
+        found: Backend = of_size(size if sizes is None else concrete(size, sizes))
+        return found
+    static = static_roles(partition.forward, count)
+    saved = [
+        Saved(i)
+        for i, value in enumerate(partition.saved)
+        if value.owner in static and not value.copied_on_write
+    ]
+    return backend.with_marked_inputs(frozenset([*static, *saved]), frozenset(partition.donated))
+
+
+def _first_size(partition: Partition, count: int) -> int | None:
+    """Dimension 0 of the first tensor argument that is not static and has one: the batch size."""
+    static = static_roles(partition.forward, count)
+    for node in partition.forward.placeholders:
+        role, meta = node.role, node.meta
+        if isinstance(role, Primal) and role not in static and meta.shape:  # type: ignore[union-attr]
+            size: int = meta.shape[0]  # type: ignore[union-attr]
+            return size
+    return None

@@ -12,6 +12,7 @@ Spec: `specs/fusion.md`.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Mapping
 
 import attrs
@@ -40,6 +41,8 @@ class ArenaPlan:
     offsets: Mapping[int, int]
 
 
+_Place = tuple[int, int, int, int]
+"""A living buffer: its offset, its end, the last step that uses it, and its number."""
 Lives = dict[int, tuple[int, int]]
 """The live range of each temporary: the first and the last step that uses it."""
 
@@ -53,20 +56,30 @@ def planned(
     threads run at different times.
     """
     lives = lives_of(program)
-    sizes = {b.number: _rounded(b, alignment) for b in program.buffers if b.number in lives}
-    heirs = _in_place(program, lives) if in_place else {}
+    sizes = {
+        each.number: rounded(each.size * each.dtype.itemsize, alignment)
+        for each in program.buffers
+        if each.number in lives
+    }
+    return placed(lives, sizes, _in_place(program, lives) if in_place else {})
+
+
+def placed(lives: Lives, sizes: Mapping[int, int], heirs: Mapping[int, int]) -> ArenaPlan:
+    """Returns the plan for temporaries of these live ranges, of which some take the place of
+    another one. `sizes` are bytes, rounded."""
     offsets: dict[int, int] = {}
-    alive: list[int] = []
-    for number in sorted(lives, key=lambda n: (lives[n][0], n)):
-        first = lives[number][0]
+    alive: list[_Place] = []
+    """By their offsets."""
+    for number, (first, last) in in_order(lives).items():
         given = heirs.get(number)
         if given is None:
-            alive = [n for n in alive if lives[n][1] >= first]
-            offsets[number] = _best_fit(sizes[number], alive, offsets, sizes)
+            alive = [each for each in alive if each[2] >= first]
+            offset = _best_fit(sizes[number], alive)
         else:
-            offsets[number] = offsets[given]
-            alive.remove(given)
-        alive.append(number)
+            offset = offsets[given]
+            alive = [each for each in alive if each[3] != given]
+        offsets[number] = offset
+        insort(alive, (offset, offset + sizes[number], last, number))
     size = max([offsets[n] + sizes[n] for n in offsets], default=0)
     return ArenaPlan(size, offsets)
 
@@ -82,20 +95,25 @@ def lives_of(program: LoopProgram) -> Lives:
     return lives
 
 
-def _rounded(buffer: ProgramBuffer, alignment: int) -> int:
-    return -(-buffer.size * buffer.dtype.itemsize // alignment) * alignment
+def in_order(lives: Lives) -> Lives:
+    """Returns the live ranges, those that begin earlier first."""
+    return dict(sorted(lives.items(), key=lambda each: (each[1][0], each[0])))
 
 
-def _best_fit(
-    size: int, alive: list[int], offsets: Mapping[int, int], sizes: Mapping[int, int]
-) -> int:
+def rounded(size: int, alignment: int = ALIGNMENT) -> int:
+    """Returns the bytes that a buffer of so many takes."""
+    return -(-size // alignment) * alignment
+
+
+def _best_fit(size: int, alive: list[_Place]) -> int:
     """Returns the start of the smallest hole between living buffers that has `size` bytes."""
     best, least, end = -1, -1, 0
-    for start, length in sorted([(offsets[n], sizes[n]) for n in alive]):
+    for start, stop, _, _ in alive:
         hole = start - end
         if hole >= size and (best < 0 or hole < least):
             best, least = end, hole
-        end = max(end, start + length)
+        if stop > end:
+            end = stop
     return end if best < 0 else best
 
 

@@ -9,7 +9,7 @@ calls `execute` once, and returns the results. Of one input that is strided and 
             box.clear()
             m0, s0 = x0                                     # a window: memory and start
             a0 = ndarray((11,), C1, m0, s0 * 4)
-            o1 = new_o1()
+            o1 = new0()
             if execute([a0, o1]): refused([a0, o1])         # a `ValueCheck` found a bad value
             return [(o1, 0)]
         except MemoryError as error: ...
@@ -29,7 +29,6 @@ import numpy as np
 
 from aotlite.backends.calling_convention import (
     Run,
-    Value,
     is_read,
     returned_as_arrays,
     travels_as_array,
@@ -40,7 +39,10 @@ from aotlite.backends.python_source import PythonSource, unpacked
 from aotlite.ir.errors import GraphError, out_of_memory
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.symbolic.size_code import SizeCode, holding
+from aotlite.ir.meta import table_in
 from aotlite.ir.run.interpreter import ArrayValue, array_value, run_graph
+from aotlite.ir.symbols.proving import Demands, proving
 
 Allocator = Callable[[tuple[int, ...], Any], Callable[[], Any]]
 """From a shape and a NumPy dtype to a function that makes new arrays of them."""
@@ -88,9 +90,10 @@ class ProgramRun(Run):
     ) -> None:
         super().__init__(graph)
         self.program = program
-        writer = _Writer(graph, program, allocator)
-        self._scope = writer.scope
-        self.call, self.source = writer.function()
+        writer = _Writer(graph, program, allocator, PythonSource())
+        self._scope = writer.source.scope
+        self.source = writer.text()
+        self.call = writer.source.compiled(self.source, "run", f"<aotlite {graph.name}>")
         self._scope["refused"] = self._raise
         self.kernels = Kernels(lambda: program)
         self.use(execute)
@@ -107,13 +110,52 @@ class ProgramRun(Run):
 
     def _raise(self, arrays: list[Any]) -> None:
         """Raises eager's error after a check has failed."""
-        given = dict(zip([buffer.number for buffer in slots(self.program)], arrays, strict=True))
-        inputs = []
-        for node, number in zip(self.graph.placeholders, self.program.inputs, strict=True):
-            meta: Any = node.meta
-            flat = None if number is None else given[number].reshape(-1)
-            inputs.append(None if flat is None else strided(flat, 0, meta.shape, meta.stride))
-        raise_as_eager(self.graph, inputs)
+        raise_for(self.graph, self.program, arrays)
+
+
+class SizedCall:
+    """The Python function of a program of symbolic sizes: one text, and one code, for all sizes
+    that meet the `demands` (SIZ-13). For each of them it has other shapes and allocators."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        program: LoopProgram,
+        allocator: Allocator,
+        numbers: Callable[[SizeCode], list[str]],
+        demands: Demands,
+    ) -> None:
+        """`numbers` gives expressions of what `execute` is made of. Raises Unproved where the text
+        would need the value of a size."""
+        sizes = SizeCode()
+        source = PythonSource(sizes=sizes)
+        writer = _Writer(graph, program, allocator, source)
+        table = table_in([value for node in graph.nodes for value in (node.meta, *node.args)])
+        with proving(table, source.spelled, demands, exact=True):
+            self.text = writer.text()
+            self.reads = is_read(graph)
+        self.holds = holding(demands)
+        """Whether it is the function for sizes by name."""
+        names = "execute", "refused"
+        self.make = source.making(self.text, "run", f"<aotlite {graph.name}>", names)
+        self._own = len(source.sized)
+        self._values = sizes.function([*source.sized.values(), *numbers(sizes)])
+
+    def at(self, sizes: Mapping[str, int]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Returns what the function has for these sizes, and the values of `numbers`."""
+        values = self._values(sizes)
+        return values[: self._own], values[self._own :]
+
+
+def raise_for(graph: Graph, program: LoopProgram, arrays: list[Any]) -> None:
+    """Raises eager's error for the arrays of a program's slots, after a check has failed."""
+    given = dict(zip([buffer.number for buffer in slots(program)], arrays, strict=True))
+    inputs = []
+    for node, number in zip(graph.placeholders, program.inputs, strict=True):
+        meta: Any = node.meta
+        flat = None if number is None else given[number].reshape(-1)
+        inputs.append(None if flat is None else strided(flat, 0, meta.shape, meta.stride))
+    raise_as_eager(graph, inputs)
 
 
 def raise_as_eager(graph: Graph, arrays: Sequence[object]) -> None:
@@ -136,13 +178,14 @@ def raise_as_eager(graph: Graph, arrays: Sequence[object]) -> None:
 class _Writer:
     """Writes the Python function `call`."""
 
-    def __init__(self, graph: Graph, program: LoopProgram, allocator: Allocator) -> None:
+    def __init__(
+        self, graph: Graph, program: LoopProgram, allocator: Allocator, source: PythonSource
+    ) -> None:
         self.graph = graph
         self.program = program
         self.allocator = allocator
         self.buffers = {buffer.number: buffer for buffer in program.buffers}
-        self.source = PythonSource()
-        self.scope = self.source.scope
+        self.source = source
         self.source.use(np.ndarray)
         self.arrays: dict[int, str] = {}
         """The variable of each buffer's array."""
@@ -151,7 +194,8 @@ class _Writer:
         self.memories: dict[int, str] = {}
         """The variable of an output's memory, where the array is a view of it: extension dtypes."""
 
-    def function(self) -> tuple[Callable[[list[Value]], list[Value]], str]:
+    def text(self) -> str:
+        """Returns the text of the function `run`."""
         names = self._inputs()
         self._outputs()
         arrays = [self.arrays[buffer.number] for buffer in slots(self.program)]
@@ -163,7 +207,7 @@ class _Writer:
         ]
         compute = f"if execute([{', '.join(arrays)}]): refused([{', '.join(arrays)}])"
         body = [*unpacked(names), *self.source.lines, compute, f"return [{', '.join(results)}]"]
-        self.scope["full"] = out_of_memory
+        self.source.scope["full"] = out_of_memory
         self.source.lines = [
             "try:",
             *[f"    {line}" for line in body],
@@ -171,8 +215,7 @@ class _Writer:
             f"    if (told := full({self.graph.name!r}, error)) is error: raise",
             "    raise told from error",
         ]
-        text = self.source.text("run", "box")
-        return self.source.compiled(text, "run", f"<aotlite {self.graph.name}>"), text
+        return self.source.text("run", "box")
 
     # --- inputs
     def _inputs(self) -> list[str]:
@@ -217,9 +260,7 @@ class _Writer:
                 self.source.add(f"{name} = ndarray(({buffer.size},), {dtype}, {memory})")
 
     def _allocate(self, name: str, shape: tuple[int, ...], dtype: object) -> None:
-        new = f"new_{name}"
-        self.scope[new] = self.allocator(shape, dtype)
-        self.source.add(f"{name} = {new}()")
+        self.source.add(f"{name} = {self.source.made('new', self.allocator, shape, dtype)}()")
 
     @cached_property
     def _shapes(self) -> dict[int, Sequence[int]]:

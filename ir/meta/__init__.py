@@ -97,6 +97,10 @@ class TensorMeta:
         shape = self.shape if shape is None else tuple(shape)
         return tensor_meta(shape, None, self.dtype, self.device)
 
+    def of_sizes(self, shape: tuple[int, ...], stride: tuple[int, ...]) -> TensorMeta:
+        """The meta of this shape and these strides, with its dtype and device."""
+        return _intern(shape, stride, self.dtype, self.device)
+
     def concrete(self, values: Mapping[str, int]) -> TensorMeta:
         """The meta with its symbols replaced by these values, by name."""
         if self.table is None:

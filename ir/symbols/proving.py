@@ -75,12 +75,14 @@ class Proving:
     demands: Demands | None
     divisors: Mapping[Atom, int] = attrs.field(factory=dict)
     """Numbers that divide symbols at all sizes for which the code is made, by the symbol's atom."""
+    exact: bool = False
+    """Whether an equality is demanded, too: code takes the way of these sizes, not one for all."""
 
     def answer(self, fact: SymBool, *, in_rule: bool) -> bool:
         """The truth of an open comparison: that of two different expressions, which count as
         different numbers. An order is demanded, and in a meta rule whatever is asked. Raises
         Unproved where nothing may be demanded."""
-        if fact.relation in ("==", "!=") and not in_rule:
+        if fact.relation in ("==", "!=") and not (in_rule or self.exact):
             return fact.relation == "!="
         question = RELATIONS[fact.relation], (fact.left, fact.right)
         return bool(self._demanded(question, f"whether {fact}"))
@@ -101,9 +103,12 @@ def proving(
     spelled: Callable[[SymInt], str] | None = None,
     demands: Demands | None = None,
     divisors: Mapping[Atom, int] | None = None,
+    *,
+    exact: bool = False,
 ) -> Iterator[None]:
     """A block in which the table answers by proofs alone, and `str` of a size is `spelled(size)`.
-    An order that is not proved is demanded. `divisors` are known to divide atoms of sizes.
+    An order that is not proved is demanded, with `exact` an equality, too. `divisors` are known to
+    divide atoms of sizes.
 
     None: there are no symbols, and nothing changes.
     """
@@ -111,7 +116,7 @@ def proving(
         yield
         return
     before, count = table.spelled, len(table.log)
-    table.spelled = Proving(spelled or table.expression, demands, divisors or {})
+    table.spelled = Proving(spelled or table.expression, demands, divisors or {}, exact)
     try:
         yield
     finally:

@@ -556,20 +556,17 @@ def test_no_stage_asks_about_sizes_when_the_guards_are_made() -> None:
     assert region.sizes.table.late == []
 
 
-@pytest.mark.rules("DYN-8")
-def test_instances_beyond_the_most_go_first_in_first_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aotlite.pipeline.size_regions.region.MOST_INSTANCES", 3)
-    compiled = al.compile(lambda x: x * 2, dynamic=True, backend="reference")
-    for n in (2, 3, 4, 5, 6, 2):
+@pytest.mark.rules("DYN-42")
+def test_the_instance_that_was_used_longest_ago_goes_first() -> None:
+    compiled = al.compile(lambda x: x * 2, dynamic=True, backend="reference", instance_limit=3)
+    for n in (2, 3, 4, 2, 5, 2, 6, 4, 2):
         assert compiled(values((n,))).tolist() == (values((n,)) * 2).tolist()
-    assert compiled.regions().rows[0].sizes == ((5,), (6,), (2,))
+    assert compiled.regions().rows[0].sizes == ((2,), (6,), (4,))
 
 
 @pytest.mark.rules("DYN-8")
 @pytest.mark.parametrize("backend", ["reference", pytest.param("cpu", marks=needs_compiler)])
-def test_threads_may_call_one_region_with_new_sizes_at_once(
-    backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_may_call_one_region_with_new_sizes_at_once(backend: str) -> None:
     """Results and gradients are right, and the sizes kept are those met, each once; with fewer
     kept than met, too. The first call is made by all threads at once."""
 
@@ -578,8 +575,7 @@ def test_threads_may_call_one_region_with_new_sizes_at_once(
         return y.sum(0)
 
     for most in (256, 3):
-        monkeypatch.setattr("aotlite.pipeline.size_regions.region.MOST_INSTANCES", most)
-        compiled = al.compile(branching, dynamic=True, backend=backend)
+        compiled = al.compile(branching, dynamic=True, backend=backend, instance_limit=most)
         start = threading.Barrier(6)
 
         def worker(seed: int, compiled: Any = compiled, start: Any = start) -> int:

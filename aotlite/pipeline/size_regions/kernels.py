@@ -15,7 +15,7 @@ import attrs
 
 from aotlite.backends.calling_convention import Run, Value, Window, as_value
 from aotlite.backends.protocol import Backend, SizedRun, WindowFunction, as_run
-from aotlite.ir.forks import Memo
+from aotlite.ir.forks import Later, Memo
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.symbolic.numbers import at_sizes
 from aotlite.ir.meta import table_in
@@ -93,11 +93,17 @@ class Instance:
     """The kernels of a graph with symbols, for the graph with these numbers in their place."""
 
     kernels: SizedKernels | None
-    graph: Graph
+    given: Graph | Later[Graph]
+    """The graph, made when somebody looks at it."""
     values: Mapping[str, int]
     handed: Graph | None = None
     """The graph that is compiled in its place: further inputs are values of it that the call has
     computed before (`segments`)."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph with numbers."""
+        return self.given if isinstance(self.given, Graph) else self.given.value
 
 
 # ------------------------------------------------------------------------ values that are handed on
@@ -150,9 +156,10 @@ class SizedBackend:
         self.trusted = getattr(backend, "trusted", False)
         self.instance = instance
         self._of: dict[Graph, SizedKernels] = {}
-        """The kernels for all sizes, by the graphs with numbers."""
-        if instance.kernels is not None:
-            self._of[instance.graph] = instance.kernels
+        """The kernels for all sizes, by the changed graphs with numbers."""
+
+    def _kernels(self, graph: Graph) -> SizedKernels | None:
+        return self.instance.kernels if graph is self.instance.graph else self._of.get(graph)
 
     def compile(self, graph: Graph) -> Run | WindowFunction:
         """The run of the graph: of kernels for all sizes, or of its own."""
@@ -163,7 +170,7 @@ class SizedBackend:
         return HandedRun(graph, as_run(self.name, each.handed, run, trusted=self.trusted))
 
     def _made(self, graph: Graph, whole: Graph) -> Run | WindowFunction:
-        kernels, values = self._of.get(whole), self.instance.values
+        kernels, values = self._kernels(whole), self.instance.values
         sized = None if kernels is None else kernels.of(self.backend)
         if kernels is None or sized is None:
             return self.backend.compile(graph)
@@ -173,7 +180,7 @@ class SizedBackend:
     def changed(self, graph: Graph, key: object, change: Change) -> Graph:
         """The graph after a change with this key. The change of the instance's graph is made once,
         with symbols, and gets the numbers."""
-        kernels = self._of.get(graph)
+        kernels = self._kernels(graph)
         after = None if kernels is None else kernels.after(key, change)
         if after is None:
             return change(graph)
@@ -192,7 +199,10 @@ def instance_of(plan: BackwardPlan) -> Instance | None:
     """The instance of a region whose backward a plan has; None for one of numbers alone."""
     owner = getattr(getattr(plan.variants, "changed", None), "__self__", None)
     found = owner.instance if isinstance(owner, SizedBackend) else None
-    same = found is not None and plan.variants is not None and found.graph is plan.variants.graph
+    variants = plan.variants
+    if found is None or variants is None:
+        return None
+    same = found.given is getattr(variants, "given", None) or found.graph is variants.graph
     return found if same else None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import attrs
 
+from aotlite.backends.calling_convention import Run
 from aotlite.ir.graph import Graph
 from aotlite.pipeline.derivatives import Derivable
 from aotlite.pipeline.size_regions.kernels import Instance, SizedKernels
@@ -35,6 +36,9 @@ class StageRecords(Record):
     """The kernels for all sizes of forward and backward."""
     handed: Graph | None = None
     """The forward that takes what earlier segments have computed; None if it is whole."""
+
+    run: Run | None = None
+    """The forward as it was lowered already; None if it was not."""
 
     def instances(self) -> tuple[Instance | None, ...]:
         """Forward and backward with the kernels for all sizes; None without any."""

@@ -30,6 +30,8 @@ from aotlite.ir.symbols.cases.parts import names_in
 from aotlite.pipeline.lowering import forget_origins
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
 from aotlite.pipeline.size_regions.counts.calls import CountedCalls, CountedSegments
+from aotlite.pipeline.size_regions.instances.cache import RecentSizes
+from aotlite.pipeline.size_regions.instances.sized_entries import SizedEntries
 from aotlite.pipeline.size_regions.kernels import SizedKernels
 from aotlite.pipeline.size_regions.proof.warning import warn_of_open_facts
 from aotlite.pipeline.size_regions.proof.witnesses import Retrace, Retraced, Unrepeatable, needs_of
@@ -44,6 +46,7 @@ from aotlite.stages.records.guards.float_guards import facts_of, numbers_of
 from aotlite.stages.records.symbolic_sizes import Source, SymbolicSizes, meta_at, place_of_role
 from aotlite.stages.s10_runtime.guards.failures import (
     GUARD_ERRORS,
+    GuardCheck,
     GuardFailure,
     what_fails,
 )
@@ -63,8 +66,6 @@ else:  # for regions alone
 
 PROOF_SECONDS = 1.0
 """The time that a proof of a region's guards may take; what is open then is in its verdict."""
-MOST_INSTANCES = 256
-"""The number of instances that a region keeps; the one that was made first goes first."""
 
 EntryOf = Callable[[Compilation, str, str, "StageRecords", GuardedValues], CompiledEntry]
 """Of the compilation, the function's name, and the number, records and guards of an entry."""
@@ -111,7 +112,7 @@ def region_entry(
         facts=facts,
         shown=_shown(cut.partition),
         make_entry=partial(entry_of, compilation, request.name),
-        why_not_unsized=partial(what_fails, checks, source.scope),
+        why_not_unsized=_unsized(source, checks, compilation.number),
     )
     _prove(sizes, guards, request, compilation)
     check_marks(sizes, captured.inputs, region.retrace)
@@ -129,6 +130,21 @@ def _free_symbols(sizes: SymbolicSizes, guards: Sequence[Assumption]) -> dict[So
         source: asked.is_marked or {names.get(source)} not in fixed
         for source, asked in sizes.requests.items()
     }
+
+
+def _unsized(
+    source: FunctionSource, checks: Sequence[GuardCheck], number: int
+) -> Callable[[Sequence[object]], GuardFailure | None]:
+    """The guards on something else than sizes, as one function; they are asked one by one where
+    some fail."""
+    source.add("return None")
+    holds, _ = source.function("guards", f"{number} but sizes")
+    scope = source.scope
+
+    def why_not(leaves: Sequence[object]) -> GuardFailure | None:
+        return None if holds(leaves) is None else what_fails(checks, scope, leaves)
+
+    return why_not
 
 
 def _kept(cut: StageRecords, sizes: SymbolicSizes) -> StageRecords:
@@ -206,11 +222,16 @@ class SizeRegion:
     instances: dict[tuple[int, ...], CompiledEntry] = attrs.field(factory=dict)
     """The instances by their sizes, in the order of the symbols."""
     call: Callable[[Any], object] = attrs.field(init=False)
-    _runs: dict[tuple[int, ...], Callable[[Any], object]] = attrs.field(factory=dict)
     _lock: Any = attrs.field(factory=lock)
     _counts: list[int] = attrs.field(factory=lambda: [0, 0])
     """How many calls were of this region, and how many instances were made."""
-    _by_sizes: dict[tuple[int, ...], CountedCalls] = attrs.field(factory=dict)
+    _runs: RecentSizes[Callable[[Any], object]] = attrs.field(init=False)
+    """The functions of instances, or of calls with these sizes of arguments."""
+    _entries: SizedEntries | None = None
+
+    @_runs.default
+    def _recent(self) -> RecentSizes[Callable[[Any], object]]:
+        return RecentSizes(self.retrace.compilation.options.instance_limit, self._counts)
 
     def begin(self, leaves: Sequence[object], captured: Captured) -> None:
         """Makes the function of calls, and the instance for these arguments."""
@@ -241,7 +262,7 @@ class SizeRegion:
         calls it."""
         source = FunctionSource()
         source.scope.update(
-            MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, RUNS=self._runs, other=self._other
+            MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, RUNS=self._runs.slots, other=self._other
         )
         found = self.sizes.sources.values()
         tests = [f"len(leaves) == {count}"]
@@ -249,8 +270,10 @@ class SizeRegion:
         source.add("try:", f"    if not ({' and '.join(tests)}):", "        return MISS")
         key = listed([each.text for each in found])
         source.add(f"    key = {key}", "except GUARD_ERRORS:", "    return MISS")
-        source.add("run = RUNS.get(key)")
-        source.add("found = other(key, leaves) if run is None else run(leaves)")
+        source.add("slot = RUNS.get(key)")
+        source.add("if slot is None:", "    found = other(key, leaves)")
+        source.add("else:", "    run, used, _ = slot", "    used[0] = counts[0]")
+        source.add("    found = run(leaves)")
         source.add("if found is not MISS:", "    counts[0] += 1")
         note_results(source, "found", captured)
         source.add("return found")
@@ -317,29 +340,36 @@ class SizeRegion:
             if found is not None:
                 return found
             made = self._made(self.records, dict(zip(self.symbols, key, strict=True)), leaves)
-            self._keep(key, made)
             with UNFORKED:
-                self._runs[key] = made.guarded.call
+                gone = self._runs.add(key, made.guarded.call)
+                self.instances[key] = made
+                if gone is not None:
+                    self.instances.pop(gone, None)
             return made
 
     def _made(
         self, records: StageRecords, values: dict[str, int], leaves: Sequence[object]
     ) -> CompiledEntry:
-        cut = records.at(values)
         reals = self.facts.tensors(leaves)
+        run = None
+        if records is self.records:
+            shared, run = self._shared().at(values, leaves, reals)
+            if shared is not None:
+                return shared
+        cut = attrs.evolve(records.at(values), run=run)
         bases, partition = cut.convention.bases, cut.partition
         facts = self.facts if records is self.records else self.facts.of_prefix()
         guarded = facts.at(values).values(leaves, reals, cut.meta, bases, partition)
         self._counts[1] += 1
         return self.make_entry(f"{self.number}.{self._counts[1]}", cut, guarded)
 
-    def _keep(self, key: tuple[int, ...], made: CompiledEntry) -> None:
-        with UNFORKED:
-            if len(self.instances) >= MOST_INSTANCES:
-                oldest = next(iter(self.instances))
-                del self.instances[oldest]
-                self._runs.pop(oldest, None)
-            self.instances[key] = made
+    def _shared(self) -> SizedEntries:
+        """What makes instances of the records as they are."""
+        if self._entries is None or self._entries.records is not self.records:
+            compilation = self.retrace.compilation
+            of = compilation, self.name, self.records, self.facts, self.sizes, f"{self.number}"
+            self._entries = SizedEntries(*of)
+        return self._entries
 
     def _counted_calls(self, key: tuple[int, ...], leaves: Sequence[object]) -> CountedCalls | None:
         """The calls with these sizes of arguments; None where they are not of this region."""
@@ -347,14 +377,14 @@ class SizeRegion:
             return None
         assert self.counted is not None
         values = dict(zip(self.symbols, key, strict=True))
-        with self._lock, UNFORKED:
-            if key not in self._by_sizes:
-                if len(self._by_sizes) >= MOST_INSTANCES:
-                    oldest = next(iter(self._by_sizes))
-                    del self._by_sizes[oldest], self._runs[oldest]
-                made = CountedCalls(self.counted, key, values, self._segment, MOST_INSTANCES)
-                self._by_sizes[key], self._runs[key] = made, made.call
-            return self._by_sizes[key]
+        most = self._runs.most
+        with self._lock:
+            known: CountedCalls | None = self._runs.owner(key)
+            if known is None:
+                recent: RecentSizes[CompiledEntry] = RecentSizes(most, self._counts)
+                known = CountedCalls(self.counted, key, values, self._segment, recent)
+                self._runs.add(key, known.call, known)
+            return known
 
     def _segment(
         self,
@@ -366,7 +396,10 @@ class SizeRegion:
         with self._lock, collector_paused(), outside_regions():
             made = self._made(records, values, leaves)
             if records is self.records:
-                self._keep(key, made)
+                with UNFORKED:
+                    if len(self.instances) >= self._runs.most:
+                        del self.instances[next(iter(self.instances))]
+                    self.instances[key] = made
             return made
 
     def why_not(self, leaves: Sequence[object]) -> GuardFailure | None:

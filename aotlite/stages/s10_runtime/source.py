@@ -54,17 +54,21 @@ class FunctionSource(PythonSource):
         Tracebacks show its lines and its number, which starts with that of the compilation and is
         unique (GEN-9).
         """
-        name = name if _may_name_a_function(name) else "call"
+        name = name if may_name_a_function(name) else "call"
         text = self.text(name, parameters)
-        file = f"<aotlite {name} {number}>"
+        return self.executed(text, name, f"<aotlite {name} {number}>"), text
+
+    def executed(self, text: str, name: str, file: str) -> Callable[..., Any]:
+        """The function `name` of a text, whose lines tracebacks show."""
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         made: dict[str, Any] = {}  # not the scope, where the name may stand for something else
         exec(compiled(text, file), self.scope, made)
         weakref.finalize(made[name], linecache.cache.pop, file, None)
-        return made[name], text
+        found: Callable[..., Any] = made[name]
+        return found
 
 
-def _may_name_a_function(name: str) -> bool:
+def may_name_a_function(name: str) -> bool:
     """Whether `def` takes this name and keeps it: Python folds letters such as ligatures."""
     return name.isascii() and name.isidentifier() and not iskeyword(name) and name != "__debug__"
 

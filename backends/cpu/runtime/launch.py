@@ -71,7 +71,7 @@ class _Python(ctypes.Structure):
 class Signature:
     """The slots of a compiled graph: values of the call, then constants, then the arena."""
 
-    sizes: Sequence[int]
+    sizes: Sequence[int] | np.ndarray
     """The item size of each value of the call."""
     constants: Sequence[np.ndarray | Window] = ()
     arena_bytes: int = 0
@@ -99,7 +99,7 @@ def launcher(run: object, signature: Signature) -> Launch:
 def _call(run: Any, signature: Signature) -> _Call:
     sizes, constants = signature.sizes, signature.constants
     # Arrays of NumPy: ctypes makes a class for each length, a cycle, left to the collector.
-    element_sizes = np.array(sizes, np.int64)
+    element_sizes = np.asarray(sizes, np.int64)
     slots = np.array([_constant_address(each) for each in constants], np.uintp)
     call = _Call(
         run=run.address

@@ -15,7 +15,6 @@ import attrs
 
 from aotlite.backends.calling_convention import Window
 from aotlite.ir.errors import in_words
-from aotlite.ir.forks import UNFORKED
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.assumption import Assumption, concrete
@@ -24,6 +23,7 @@ from aotlite.ir.symbols.table import SymbolTable
 from aotlite.ir.symbols.user_code import symbols_in
 from aotlite.pipeline.request import CompiledEntry
 from aotlite.pipeline.size_regions.counts.segments import segments
+from aotlite.pipeline.size_regions.instances.cache import RecentSizes
 from aotlite.pipeline.size_regions.kernels import SizedKernels, given
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes
@@ -150,9 +150,7 @@ class CountedCalls:
     values: dict[str, int]
     """The sizes of the arguments by the name of their symbol."""
     make: Make
-    most: int
-    """The number of instances that are kept."""
-    _entries: dict[tuple[int, ...], CompiledEntry] = attrs.field(factory=dict)
+    entries: RecentSizes[CompiledEntry]
     """By the counts that are known: the entry of the next segment."""
 
     def call(self, leaves: Sequence[object]) -> object:
@@ -202,7 +200,7 @@ class CountedCalls:
         self, counts: tuple[int, ...], leaves: Sequence[object], failures: list[GuardFailure]
     ) -> CompiledEntry | None:
         """The entry of the segment behind these counts; None where a guard does not hold."""
-        found = self._entries.get(counts)
+        found = self.entries.get(counts)
         if found is not None:
             return found
         of, values = self.segments, dict(self.values)
@@ -213,8 +211,5 @@ class CountedCalls:
                     failures.append(GuardFailure("the vector of sizes", str(values), repr(guard)))
                     return None
         made = self.make(of.records[len(counts)], values, (*self.key, *counts), leaves)
-        with UNFORKED:
-            if len(self._entries) >= self.most:
-                del self._entries[next(iter(self._entries))]
-            self._entries[counts] = made
+        self.entries.add(counts, made)
         return made

@@ -67,6 +67,10 @@ class CompiledOrders:
         key = tuple(arriving.items())
         return self._made.get(key, self._step, plan, absent, arriving)
 
+    def order(self, arriving: Arriving) -> CompiledOrder:
+        """A new order for these gradients."""
+        return self._make(arriving)
+
     def _step(self, plan: BackwardPlan, absent: Absent, arriving: Arriving) -> DifferentiableStep:
         return DifferentiableStep(plan, absent, self._make(arriving))
 

@@ -45,6 +45,7 @@ from aotlite.stages.s10_runtime.subclass_code import (
 
 Step = Callable[[Any, list[Any]], list[Any]]
 """The backward of a node: from the gradients of its results to those of its inputs."""
+PARAMETERS = "node, grads"
 
 
 def zeros(meta: TensorMeta) -> Tensor:
@@ -78,20 +79,31 @@ class BackwardWriter:
 
     def __attrs_post_init__(self) -> None:
         source, facts, absent, graph = self.source, self.plan.facts, self.absent, self.graph
-        source.scope.update({"run": self.run, ORDER: self.plan.derivatives.order})
+        source.scope[ORDER] = self.plan.derivatives.order
+        if source.sizes is None:
+            source.scope["run"] = self.run
         inputs = self.plan.variants.graph.placeholders  # type: ignore[union-attr]
         self.metas = {node.role: node.meta for node in inputs}
         self.late = BackwardMemoryWriter(facts.memory, absent, graph, source)
         self.draws = RngWriter.of_backward(source, graph, facts.final_rng_state, absent)
 
     def function(self) -> tuple[Step, str]:
+        """The backward of a node, and its source."""
+        self.write()
+        return self.source.function(self.graph.name, self.number, PARAMETERS)
+
+    @property
+    def number(self) -> str:
+        """What tells it apart from other backwards of the process (GEN-9)."""
+        absent = "".join(f" without {role}" for role in sorted(map(str, self.absent)))
+        return f"{self.plan.number} backward{absent}"
+
+    def write(self) -> None:
+        """Adds the lines."""
         refuse_regions(self.source, self.graph)
         self._check()
         self._call(self._values())
         self._gradients()
-        absent = "".join(f" without {role}" for role in sorted(map(str, self.absent)))
-        number = f"{self.plan.number} backward{absent}"
-        return self.source.function(self.graph.name, number, "node, grads")
 
     def _check(self) -> None:
         """Adds the checks of saved versions (SAV-2)."""

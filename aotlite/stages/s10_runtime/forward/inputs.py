@@ -31,6 +31,8 @@ class InputTexts:
     bases: Mapping[object, BaseInput]
     """By role."""
     tensors: Mapping[Any, Tensor]
+    sized: Mapping[Any, TensorMeta | None]
+    """Metas with symbols, of inputs whose sizes are others in other calls of the text."""
     _arrays: int = 0
 
     def is_array_of_tensor(self, role: Role) -> bool:
@@ -71,7 +73,9 @@ class InputTexts:
 
     def _meta(self, role: Role) -> TensorMeta:
         base = self.bases.get(role)
-        return self.tensors[role].meta if base is None else base.meta
+        if base is not None:
+            return base.meta
+        return self.sized.get(role) or self.tensors[role].meta
 
     def _place(self, role: Role) -> tuple[str, str]:
         name, base = self.tensor(role), self.bases.get(role)

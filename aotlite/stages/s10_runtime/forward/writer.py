@@ -32,6 +32,7 @@ from aotlite.ir.graph.role import (
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.metadata.function_facts import Alias, InputMeta, Plain
+from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s10_runtime.backward.memory.mutations import keep_forms, keep_memory
 from aotlite.stages.s10_runtime.backward.memory.version_checks import (
     add_saved_versions,
@@ -178,8 +179,10 @@ class EntryWriter:
     # --- the forward
     def _run(self) -> None:
         plan, calling, source = self.plan, self.convention, self.source
-        source.scope["run"] = plan.run
-        inputs = InputTexts(source, {base.role: base for base in calling.bases}, self.tensors)
+        if source.sizes is None:
+            source.scope["run"] = plan.run
+        bases: dict[object, BaseInput] = {base.role: base for base in calling.bases}
+        inputs = InputTexts(source, bases, self.tensors, plan.guarded_values.sized)
         roles = [role for role in calling.inputs if not isinstance(role, (Seed, Offset))]
         many = None if self.draws.reads else self._many(inputs, roles)
         values = [] if many else self._values(inputs, roles)
@@ -251,7 +254,9 @@ class EntryWriter:
         # A gradient arrives in parts where the backward is linear in it, as for plain ops (DBL-1).
         kind = CompiledBackward if backward.derivatives.splits else SingleVisitBackward
         self.source.use(kind)
-        plan = self.source.constant(backward, "B", "the plan of the backward")
+        plan = "backward"  # which a text for many sizes is given
+        if self.source.sizes is None:
+            plan = self.source.constant(backward, "B", "the plan of the backward")
         roles = self.plan.forward.output_roles
         saved = "saved" if any(isinstance(role, Saved) for role in roles) else "[]"
         self.source.add(f"node = {kind.__name__}({plan}, {edges}, {saved})")

@@ -34,6 +34,12 @@ class GuardCheck:
     """The single checks that the test combines."""
 
 
+MOST_BITS = 256
+"""Longer ints are no literals: Python refuses literals of more than some thousand digits."""
+ONE_OBJECT = "which arguments are one object"
+"""The subject of checks of objects."""
+
+
 @attrs.frozen
 class GuardFailure:
     """Why an entry is not valid for a call."""
@@ -84,6 +90,19 @@ def what_fails(
     return None
 
 
+def one_by_one(
+    names: Sequence[str], subjects: Sequence[str], marks: Sequence[str], expected: Sequence[str]
+) -> tuple[GuardCheck, ...]:
+    """The single checks of marked tensors: of the facts of each, and that they are different
+    objects. All are given by the names of variables and constants."""
+    found = []
+    for name, subject, mark, what in zip(names, subjects, marks, expected, strict=True):
+        test = f"facts_of({name}) is {mark}.facts"
+        found.append(GuardCheck(test, subject, f"words({name})", what))
+    different = f"len({{{', '.join(names)}}}) == {len(names)}"
+    return (*found, GuardCheck(different, ONE_OBJECT, None, "none"))
+
+
 def _evaluated(expression: str | None, here: dict[str, object], otherwise: str) -> str:
     """The value of the expression as text; `otherwise` if there is none, or it raises."""
     try:
@@ -107,3 +126,17 @@ def changed_words(before: Sequence[str], number: int, values: Sequence[object]) 
     """The value that changed, and what it was before."""
     now, then = outlined(values[number]), before[number]
     return f"{now} with another form or other contents" if now == then else f"{now}, not {then}"
+
+
+def exact_test(name: str, value: Any) -> str | None:
+    """A quick test for equal type and bits; None for values without one."""
+    kind = type(value)
+    if value is None or kind is bool:
+        return f"{name} is {value}"
+    if kind is int and value.bit_length() > MOST_BITS:
+        return None
+    if kind in (int, str, bytes) or (kind is float and value == value and value not in (0.0,)):
+        text = repr(value)
+        if len(text) <= 80 and "inf" not in text:
+            return f"type({name}) is {kind.__name__} and {name} == {text}"
+    return None

@@ -13,6 +13,7 @@ import attrs
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Gradient, Hidden, Part, Primal, part_suffix
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.assumption import concrete
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
@@ -163,6 +164,9 @@ class GuardedValues:
     """Inputs whose gradients depend on how they are views of one base (SYN-2)."""
     hooks: tuple[Any, ...]
     """The functions that each call registers as hooks (HOOK-1)."""
+    sized: Mapping[InputRole, TensorMeta | None] = {}
+    """For a text that serves many sizes: the inputs of other sizes in other calls, with their metas
+    with symbols; None for an int (DYN-41)."""
 
     def tensors(self) -> dict[InputRole, Tensor]:
         """All inputs by role."""

@@ -70,6 +70,12 @@ def sharing_check(
     yield GuardCheck(alike, _SUBJECT, expected=_EXPECTED, explain=partial(tuple, tests))
 
 
+def share_memory(tensors: Sequence[Tensor]) -> bool:
+    """Whether some of the tensors lie on one storage, or on memory of one ndarray."""
+    is_alone = [len(group) == 1 for group in on_one_storage(tensors)]
+    return not all(is_alone) or bool(foreign_distances(tensors))
+
+
 def sharing_words(names: Sequence[str], plan: SharedMemory) -> str:
     """What `shared_memory` found, in words, by the names of variables.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,8 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tensor_facts import Mark, are_recognized, facts_of, facts_without_sizes
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.graph.role import Part, Primal
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.symbols.proving import Unproved
 from aotlite.ir.symbols.user_code import UNSEARCHED, held_symbol
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.guards.access_paths import (
@@ -47,21 +49,28 @@ from aotlite.stages.records.guards.guard_records import (
 from aotlite.stages.records.guards.snapshots import PLAIN, Snapshot, snapshot_of
 from aotlite.stages.s10_runtime.guards.failures import (
     GUARD_ERRORS,
+    MOST_BITS,
+    ONE_OBJECT,
     GuardCheck,
     changed_words,
+    exact_test,
+    one_by_one,
     outlined,
 )
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedValues, name_of
-from aotlite.stages.s10_runtime.guards.overlap import sharing_check, view_family_checks
+from aotlite.stages.s10_runtime.guards.overlap import (
+    share_memory,
+    sharing_check,
+    view_family_checks,
+)
+from aotlite.stages.s10_runtime.sized_source import SizedSource
 from aotlite.stages.s10_runtime.source import FunctionSource
 from aotlite.stages.s10_runtime.subclass_code import depth, spec_test
 
+Facts = Callable[[Tensor], object]
 MISS = object()
 """The result of an entry's function for a call for which the entry is not valid."""
 
-_ONE_OBJECT = "which arguments are one object"
-_BITS = 256
-"""Longer ints are no literals: Python refuses literals of more than some thousand digits."""
 
 
 def write_guards(
@@ -159,6 +168,7 @@ class _Guards:
                 self.check(f"type({name}) is {kind}", subject, f"type({name})", what)
         hidden = {f"h{i}": tensor for i, tensor in enumerate(self.values.hidden)}
         if self.values.wrappers:
+            self._refuse("wrappers")
             hidden |= {name_of(role): part for role, part in self.values.parts.items()}
         if marks and not self.sized and len(tensors) + len(hidden) > 3:
             for name, tensor in list(tensors.items())[:1] if hidden else ():
@@ -182,7 +192,7 @@ class _Guards:
         """Whether argument i is a number whose value is a symbol or an input."""
         guards = self.values.guards
         is_input = any(isinstance(g, FloatArgumentGuard) and g.index == i for g in guards)
-        return is_input or Primal(i) in self.sized
+        return is_input or Primal(i) in self.sized or Primal(i) in self.values.sized
 
     def _hidden(self) -> None:
         """Checks the hidden inputs: tensors that the function reached outside (CAP-3)."""
@@ -218,24 +228,45 @@ class _Guards:
         for test, place, of in shared:
             self.check(test, place, None, f"the object that is {of}")
 
+    def _refuse(self, what: str) -> None:
+        """Raises Unproved if the text is one for many sizes."""
+        if self.values.sized:
+            raise Unproved(f"{what} at each size")
+
+    def _of_tensor(
+        self, kind: str, name: str, tensor: Tensor, make: Facts, note: str | None = None
+    ) -> str:
+        """The name of what is made of an input's tensor, whose variable is `name`."""
+        of = self.source
+        sized = of.of_tensor(kind, name, make) if isinstance(of, SizedSource) else None
+        return sized or of.constant(make(tensor), kind, note)
+
+    def _words(self, name: str, tensor: Tensor) -> str:
+        """The facts of a tensor in words; those of an input with symbols are others elsewhere."""
+        is_sized = any(name_of(role) == name for role in self.values.sized)
+        return f"as {facts_of(tensor)}, but for sizes" if is_sized else str(facts_of(tensor))
+
     def _meta(self, name: str, tensor: Tensor) -> None:
-        expected = self.source.constant(tensor.meta, "M", str(tensor.meta))
+        expected = self._of_tensor("M", name, tensor, _meta, str(tensor.meta))
         test = f"{name}.meta is {expected}"
         shown = f"words_unlike({name}.meta, {expected})"
         self.check(test, f"argument {name[1:]}", shown, str(tensor.meta))
 
     def _marks(self, tensors: dict[str, Tensor]) -> None:
         """Checks facts and identity of many tensors, with one test for each marked one."""
-        marks = [Mark(facts_of(tensor)) for tensor in tensors.values()]
         source = self.source
-        names = [source.constant(mark, "K") for mark in marks]
-        for facts in dict.fromkeys(mark.facts for mark in marks):
-            source.notes.append(f"# K: marks of {facts}")
+        names = [self._of_tensor("K", *each, _mark) for each in tensors.items()]
+        words = [self._words(*each) for each in tensors.items()]
+        source.notes += [f"# K: marks of {each}" for each in dict.fromkeys(words)]
         known = [f"{name}.facts is {mark}" for name, mark in zip(tensors, names, strict=True)]
-        many = source.constant(tuple(marks), "V", "all these marks")
+        if isinstance(source, SizedSource):
+            many = source.all_of(names)
+        else:
+            marks = tuple([source.scope[name] for name in names])
+            many = source.constant(marks, "V", "all these marks")
         unknown = f"are_recognized({listed(list(tensors))}, {many})"
         subjects = [self._places.get(name, f"argument {name[1:]}") for name in tensors]
-        explain = partial(_explain_marks, source, list(tensors), subjects, marks)
+        explain = partial(one_by_one, list(tensors), subjects, names, words)
         test = f"({' and '.join(known)} or {unknown})"
         self.checks.append(GuardCheck(test, "the arguments", explain=explain))
 
@@ -247,11 +278,12 @@ class _Guards:
             if len(names) > 3:  # a class says what equals its objects; tensors are hashed quickly
                 objects = [f"id({name})" for name in names] if users else names
                 test = f"len({{{', '.join(objects)}}}) == {len(names)}"
-            self.check(test, _ONE_OBJECT, None, "none")
+            self.check(test, ONE_OBJECT, None, "none")
 
     def _like(self, tensor: Tensor) -> object:
         """The facts by which it is known that two tensors are different objects."""
-        return facts_without_sizes(tensor) if self.sized else facts_of(tensor)
+        is_sized = self.sized or self.values.sized
+        return facts_without_sizes(tensor) if is_sized else facts_of(tensor)
 
     def _facts(self, name: str, tensor: Tensor, subject: str) -> None:
         if any(name == name_of(role) for role in self.sized):
@@ -263,13 +295,13 @@ class _Guards:
                 f"facts_without_sizes({name}) == {expected}", subject, f"words({name})", what
             )
             return
-        facts = facts_of(tensor)
-        expected = self.source.constant(facts, "F", str(facts))
+        facts = self._words(name, tensor)
+        expected = self._of_tensor("F", name, tensor, facts_of, facts)
         test = f"({name}.facts is {expected} or facts_of({name}) is {expected})"
-        self.check(test, subject, f"words_unlike({name}, {expected})", str(facts))
+        self.check(test, subject, f"words_unlike({name}, {expected})", facts)
 
     def _plain(self, name: str, value: object, subject: str, snapshot: Snapshot) -> None:
-        test = _exact_test(name, value)
+        test = exact_test(name, value)
         if test is None:
             test = f"{self.source.constant(snapshot, 'V', in_few_words(value))}.holds({name})"
         self.check(test, subject, f"words({name})", in_few_words(value))
@@ -395,7 +427,11 @@ class _Guards:
     def memory(self) -> None:
         """Checks shared memory if any is written (GRD-2), and offsets that the function read."""
         tensors = self.values.tensors()
+        if self.values.view_family_members or self.values.fixed_sizes or self.values.needed:
+            self._refuse("memory that the function needs, and views of one base,")
         if self.values.written and len(tensors) > 1:
+            if share_memory(list(tensors.values())):
+                self._refuse("memory that inputs share,")
             named = {name_of(role): tensor for role, tensor in tensors.items()}
             written = [name_of(role) for role in tensors if role in self.values.written]
             sized = bool(self.sized)
@@ -444,36 +480,17 @@ def in_few_words(value: object) -> str:
         return f"the module {value.__name__}"
     if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
         return f"{value.__qualname__}"
-    if type(value) is int and value.bit_length() > _BITS:
+    if type(value) is int and value.bit_length() > MOST_BITS:
         return f"an int of {value.bit_length()} bits"
     return repr(value)[:80] if isinstance(value, PLAIN) else f"a {type(value).__name__}"
 
 
-def _explain_marks(
-    source: FunctionSource, names: Sequence[str], subjects: Sequence[str], marks: Sequence[Mark]
-) -> tuple[GuardCheck, ...]:
-    """Checks the facts of each tensor, and that they are different objects."""
-    one_by_one = []
-    for name, subject, mark in zip(names, subjects, marks, strict=True):
-        expected = source.constant(mark.facts, "F")
-        test = f"facts_of({name}) is {expected}"
-        one_by_one.append(GuardCheck(test, subject, f"words({name})", str(mark.facts)))
-    different = f"len({{{', '.join(names)}}}) == {len(names)}"
-    return (*one_by_one, GuardCheck(different, _ONE_OBJECT, None, "none"))
+def _mark(tensor: Tensor) -> Mark:
+    return Mark(facts_of(tensor))
 
 
-def _exact_test(name: str, value: Any) -> str | None:
-    """A quick test for equal type and bits; None for values without one."""
-    kind = type(value)
-    if value is None or kind is bool:
-        return f"{name} is {value}"
-    if kind is int and value.bit_length() > _BITS:
-        return None
-    if kind in (int, str, bytes) or (kind is float and value == value and value not in (0.0,)):
-        text = repr(value)
-        if len(text) <= 80 and "inf" not in text:
-            return f"type({name}) is {kind.__name__} and {name} == {text}"
-    return None
+def _meta(tensor: Tensor) -> TensorMeta:
+    return tensor.meta
 
 
 def _places_text(places: Sequence[AccessPath]) -> str:
