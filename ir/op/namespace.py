@@ -34,7 +34,7 @@ class OpNamespace:
 
     It binds its arguments to the op's schema and returns `call(op, args)`. `ops.constant(name,
     meta)` looks a constant up in `constants`, `ops.device(name)` a device in `devices`. `ops.inf`,
-    `ops.nan`, dtypes, and Python's functions of sizes (`sym_max`, `math`) are there as well, and
+    `ops.nan`, dtypes, and Python's functions of sizes are there as well, such as `ops.math`, and
     `sym_item(value, symbol)`, which reads a size from a value.
     Raises ArgumentError for other names.
 

@@ -77,7 +77,7 @@ def _seen_from(values: AliasValues, parent: Alias, chain: ViewChain) -> Node:
 
 def _is_inside(meta: TensorMeta, start: int, held: TensorMeta) -> bool:
     size, most = meta.dtype.itemsize, held.span * held.dtype.itemsize
-    return not meta.numel or (0 <= start and (start + meta.span) * size <= most)
+    return not meta.numel or bool(0 <= start and (start + meta.span) * size <= most)
 
 
 def _check_span(node: Node, group: Group, meta: TensorMeta, start: int) -> None:

@@ -59,8 +59,8 @@ class SizeFloat(PythonNumber):
     >>> scale = 1 / (s0 / 4)
     >>> scale, scale.hint, scale.concrete({"s0": 2})
     (1 / (s0 / 4), 0.6666666666666666, 2.0)
-    >>> scale < 1, table.log
-    (True, [s0 / 4 != 0, 1 / (s0 / 4) < 1])
+    >>> scale < 1, [each.text for each in table.log]
+    (True, ['1 / (s0 / 4) < 1'])
     """
 
     __slots__ = ("__weakref__", "depth", "limit", "operands", "operation", "table")
