@@ -41,6 +41,25 @@ def test_random_programs_of_floats_of_sizes_are_eagers_at_all_sizes() -> None:
     assert seen["served"] >= 1.2 * seen["entries"]
 
 
+@pytest.mark.rules("DYN-11", "DYN-25")
+def test_programs_that_were_refused_are_eagers() -> None:
+    """A window that is inside as a comparison says, which a rule by cases gave as its answer."""
+    compared_one(_WINDOW, 4, backend="reference")
+
+
+_WINDOW = SizeProgram(
+    (("n",),),
+    (
+        "v1 = a0[-(n % 3):]",
+        "v5 = v1.as_strided((n % 2, 2), (1, 1))",
+        "v6 = al.eye(n + 1) if (n + 1) // 2 > 1 else a0",
+        "return [a0, v6]",
+    ),
+    requires_grad=(True,),
+    forms=("plain",),
+)
+
+
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
 @pytest.mark.rules("SIZ-6")
 def test_programs_that_were_wrong_in_kernels_for_all_sizes_are_eagers() -> None:
