@@ -5,13 +5,18 @@ and without, by turns, for a backend without kernels, and prints the medians of 
 its backward in milliseconds of the processor, and of the ratio of two turns that follow each other:
 with the proof of the guards, and with `verify=0`. "All" has all sizes of all arguments as symbols.
 `--instructions` counts Python's instructions instead, which a busy machine does not change.
+`--kernels` prints what the C compiler takes for the kernels of both, in seconds of the processor,
+each text once and with an empty cache: of these programs and of chains of sines.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import os
+import resource
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -40,9 +45,9 @@ class Case:
     arguments: tuple[Any, ...]
     options: Mapping[str, Any]
 
-    def first_call(self, options: Mapping[str, Any]) -> None:
+    def first_call(self, options: Mapping[str, Any], backend: Any = no_kernels) -> None:
         """Compiles the function, and its backward."""
-        compiled = al.compile(self.function, backend=no_kernels, **options)
+        compiled = al.compile(self.function, backend=backend, **options)
         compiled(*self.arguments).backward()
 
 
@@ -89,6 +94,15 @@ def _transformer(blocks: int, *, options: Mapping[str, Any]) -> Case:
     return Case(model.loss, (_draw(4, 16, 64), model.parameters), options)
 
 
+def _sines(count: int) -> Case:
+    def function(x: Any) -> Any:
+        for _ in range(count):
+            x = (x * 1.01).sin()
+        return x.sum()
+
+    return Case(function, (_weight(100, 100),), {"dynamic": True})
+
+
 _BATCH = {"dynamic_shapes": {"x": {0: True, 1: True}}}
 CASES: Mapping[str, Callable[[], Case]] = {
     "5 ops": _five_ops,
@@ -98,6 +112,12 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "transformer of 24 blocks": lambda: _transformer(24, options=_BATCH),
     "transformer of 4 blocks, all": lambda: _transformer(4, options={"dynamic": True}),
 }
+
+WITH_KERNELS: Mapping[str, Callable[[], Case]] = {
+    **{f"{count} sines": partial(_sines, count) for count in (12, 50, 100, 200)},
+    **{name: CASES[name] for name in ("MLP of 4 layers", "convnet", "transformer of 4 blocks")},
+}
+"""The same for `--kernels`: no two of them have a text in common."""
 
 
 # ---------------------------------------------------------------------------------------- measuring
@@ -126,19 +146,48 @@ def measured(case: Case, rounds: int, clock: Callable[[Callable[[], None]], floa
     return found
 
 
+def _compiler_seconds(action: Callable[[], None]) -> float:
+    """Of the processor, for the processes that an action starts and waits for."""
+    begin = resource.getrusage(resource.RUSAGE_CHILDREN)
+    action()
+    end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return end.ru_utime - begin.ru_utime + end.ru_stime - begin.ru_stime
+
+
+def _print_kernels(names: Sequence[str]) -> None:
+    """Prints what the C compiler takes for kernels of numbers, and of symbols."""
+    made = table("\nseconds of the C compiler", "", "numbers", "symbols", "ratio")
+    with tempfile.TemporaryDirectory() as folder, progress() as bar:
+        os.environ["AOTLITE_CACHE"] = folder
+        _five_ops().first_call({}, "cpu")  # the compiler is found, the runtime compiled
+        for name in bar.track(names):
+            case = WITH_KERNELS[name]()
+            found = [
+                _compiler_seconds(partial(case.first_call, options, "cpu"))
+                for options in ({"dynamic": False}, case.options)
+            ]
+            made.add_row(name, *[f"{each:.2f}" for each in found], f"{found[1] / found[0]:.2f}")
+    machine_console().print(made)
+
+
 # -------------------------------------------------------------------------------------- the command
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures and prints; see `--help`."""
+    rows = {**CASES, **WITH_KERNELS}
     parser = argparse.ArgumentParser(prog="benchmarks.dynamic_compiles", description=__doc__)
-    parser.add_argument("--rows", action="append", choices=CASES, help="only these (repeatable)")
+    parser.add_argument("--rows", action="append", choices=rows, help="only these (repeatable)")
     parser.add_argument("--rounds", type=number(1), default=7, help="turns of each")
     parser.add_argument("--instructions", action="store_true", help="count, in thousands")
+    parser.add_argument("--kernels", action="store_true", help="what the C compiler takes")
     args = parser.parse_args(argv)
+    if args.kernels:
+        _print_kernels([each for each in WITH_KERNELS if each in (args.rows or WITH_KERNELS)])
+        return
     clock = (lambda action: count(action) / 1e6) if args.instructions else seconds
     made = table("\nthousands of instructions" if args.instructions else "\nms", "", *COLUMNS)
     with progress() as bar:
         for name in bar.track(args.rows or list(CASES)):
-            found = measured(CASES[name](), args.rounds, clock)
+            found = measured(rows[name](), args.rounds, clock)
             shown = [f"{x:.2f}" if at % 3 == 2 else f"{1e3 * x:.1f}" for at, x in enumerate(found)]
             made.add_row(name, *shown[:3], f"{MOST}", *shown[3:])
     console = machine_console()
