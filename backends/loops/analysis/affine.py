@@ -367,4 +367,6 @@ def _split_by_size(k: int, coefficient: int, step: int, bound: tuple[int, int]) 
     inner = exact_quotient(step, coefficient) if bound[0] == 0 else None
     if inner is None or exact_quotient(bound[1] + 1, inner) is None or inner == 1:
         return None
+    if not is_proved(inner >= 0):
+        return None  # the axis runs backwards
     return None if inner == bound[1] + 1 else Split(k, inner)

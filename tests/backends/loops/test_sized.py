@@ -182,3 +182,18 @@ def test_first_row_of_any_number_is_repeated(name, backend):
         assert found.shape == expected.shape
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5)
     assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("SIZ-2", "SIZ-6")
+@pytest.mark.parametrize("backend", ["loops", pytest.param("cpu", marks=needs_compiler)])
+def test_joined_rows_are_read_backwards(backend):
+    """An axis with a negative step is not split by a size: its parts had negative extents."""
+
+    def mirrored(x):
+        return al.cat([x, x.cos()], 1).flip(1)
+
+    compiled = al.compile(mirrored, dynamic=True, backend=backend)
+    for shape in [(2, 6), (5, 4), (64, 64), (3, 17)]:
+        x = al.arange(math.prod(shape)).reshape(shape) / 8
+        np.testing.assert_allclose(compiled(x).numpy(), mirrored(x).numpy(), rtol=1e-4, atol=1e-5)
+    assert len(compiled.entries) == 1
