@@ -29,6 +29,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "explain": (
         "aotlite explain train.py:loss --arg 'f32[4,3]' --arg 'f32[3,2] requires_grad'",
         "aotlite explain model.py:Net.forward --arg 2.0 --kwarg 'x=f32[8]' --stage partition",
+        "aotlite explain train.py:loss --arg 'f32[4,3] dynamic=0' --arg 'f32[3,2]'",
+        "aotlite explain train.py:loss --arg 'f32[4,3]' --dynamic --stage conditions",
     ),
     "fuzz": (
         "aotlite fuzz --minutes 5 --seed 1",

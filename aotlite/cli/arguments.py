@@ -1,4 +1,4 @@
-"""Arguments as text on a command line: `f32[4,3] requires_grad`, `i64[2,3][1,2]`, `2.0`."""
+"""Arguments as text on a command line: `f32[4,3] requires_grad`, `f32[4,3] dynamic=0`, `2.0`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError, noted
 from aotlite.ir.meta import tensor_meta
+from aotlite.pipeline.size_regions.tensor_marks import mark_dynamic
 
 _TENSOR = re.compile(r"(\w+)\[")
 _LIST = re.compile(r"\[([^][]*)\]")
@@ -24,8 +25,9 @@ def value_from_text(text: str, option: str = "--arg") -> object:
     """Returns a tensor of ones for a dtype and a shape, or the value of a Python literal.
 
     A tensor is a dtype (`f32` or `float32`), sizes in brackets, optionally strides in brackets, and
-    optionally the word `requires_grad`. Raises ArgumentError with `option` and a caret below the
-    text that cannot be parsed.
+    optionally the words `requires_grad` and `dynamic=0,1`: these sizes are marked as symbols
+    (`mark_dynamic`), all of them with `dynamic` alone. Raises ArgumentError with `option` and a
+    caret below the text that cannot be parsed.
 
     >>> value_from_text("f32[2,3][1,2]").meta, value_from_text("2.0")
     (f32[2, 3][1, 2], 2.0)
@@ -67,12 +69,25 @@ class _Reader:
             raise self.error(sizes_at, got, "a tensor that fits into memory") from None
         tensor: Tensor = memory.as_strided(meta.shape, meta.stride, 0).detach()
         for word, start in self._words(at):
+            name, equals, dims = word.partition("=")
+            if name == "dynamic":
+                self._mark(tensor, dims if equals else None, start + len(name) + len(equals))
+                continue
             if word != "requires_grad":
-                raise self.error(start, f"has {word!r}", "requires_grad or nothing")
+                raise self.error(start, f"has {word!r}", "requires_grad, dynamic=0 or nothing")
             if not dtype.is_differentiable:
                 raise self.error(0, f"wants a gradient of {dtype}", "a floating or complex dtype")
             tensor.requires_grad_()
         return tensor
+
+    def _mark(self, tensor: Tensor, dims: str | None, at: int) -> None:
+        """Marks sizes of the tensor as symbols: those listed at this position, or all of them."""
+        for word in map(str, range(tensor.ndim)) if dims is None else dims.split(","):
+            if not word.isdecimal() or len(word) > _MOST_DIGITS or int(word) >= tensor.ndim:
+                room = f"one of 0 to {tensor.ndim - 1}" if tensor.ndim else "a tensor with sizes"
+                raise self.error(at, f"marks dimension {word!r}", room)
+            mark_dynamic(tensor, int(word))
+            at += len(word) + 1
 
     def _dtype(self) -> tuple[DType, int]:
         name = self.text[: self.text.index("[")]

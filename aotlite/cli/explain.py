@@ -17,10 +17,18 @@ from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import Any
 
+import attrs
+
 from aotlite.api import CompiledFunction
 from aotlite.cli.arguments import value_from_text
-from aotlite.inspect import stages_of
+from aotlite.inspect import Stages, stages_of
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
+from aotlite.pipeline.options import make_options
+
+_NO_SYMBOLS = (
+    "# No size is a symbol: no argument has one, or the function has code that takes no symbols "
+    "(docs/limits.md, limits of sizes as symbols)."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,16 +40,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="VALUE",
         help="the next positional argument: 'f32[4,3]', 'f32[3,3] requires_grad', "
-        "'i64[2,3][1,2]' (sizes, strides), or a Python literal",
+        "'i64[2,3][1,2]' (sizes, strides), 'f32[4,3] dynamic=0' (size 0 is marked as a symbol), or "
+        "a Python literal",
     )
     parser.add_argument(
         "--kwarg", action="append", default=[], metavar="NAME=VALUE", help="a keyword argument"
     )
     parser.add_argument(
+        "--dynamic",
+        action="store_true",
+        help="each size of each argument is a symbol, and each int, as with "
+        "compile(dynamic=True); the stage 'conditions' says for which sizes the graphs are right",
+    )
+    parser.add_argument(
         "--stage",
         metavar="NAME",
         help="print only: capture, analyze, convention, joint, functionalize, simplify, "
-        "partition, forward or backward",
+        "partition, conditions (of sizes that are symbols), forward or backward",
     )
 
 
@@ -56,9 +71,23 @@ def _explained(args: argparse.Namespace) -> str:
     path, name = _split(args.target)
     with _importable(path):
         function = _function(_loaded(path), path, name)
+        if args.dynamic:
+            function = _of_all_sizes(function)
         with _blaming(f"{name} raised", "a function that runs on the given arguments", path):
             stages = stages_of(function, *positional, **named)
-    return str(stages if args.stage is None else stages.record(args.stage))
+    text = str(stages if args.stage is None else stages.record(args.stage))
+    return f"{text}\n\n{_NO_SYMBOLS}" if args.dynamic and not _has_symbols(stages) else text
+
+
+def _has_symbols(stages: Stages) -> bool:
+    return "8 partition, conditions" in stages.names
+
+
+def _of_all_sizes(function: Callable[..., object]) -> CompiledFunction:
+    """The function with symbols for all sizes; of a compiled one the other options are kept."""
+    if not isinstance(function, CompiledFunction):
+        return CompiledFunction(function, make_options(dynamic=True))
+    return CompiledFunction(function.function, attrs.evolve(function.options, dynamic=True))
 
 
 def _named(text: str) -> tuple[str, Any]:

@@ -19,7 +19,8 @@ class Stages:
     """The results of the stages of one compilation, in order.
 
     `stages["joint"]` is the result of a stage: capture, analyze, convention, joint, desugar (if
-    there are wrappers), functionalize, simplify, partition, forward, backward, or `pass 'name'`.
+    there are wrappers), functionalize, simplify, partition, forward, backward, conditions (if sizes
+    are symbols), or `pass 'name'`.
     Printing shows all of them. Graphs also print as tables: `stages["joint"].sequence_table()`,
     `.print_tabular()`.
     """

@@ -27,6 +27,7 @@ from aotlite.pipeline.checks.verification import StageRunner
 from aotlite.pipeline.options import Observer, Options
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.convention import Convention
+from aotlite.stages.records.guards.size_conditions import SizeConditions
 from aotlite.stages.records.metadata.explain_text import (
     explain_convention,
     explain_copies,
@@ -52,6 +53,7 @@ _PURPOSES = {
     "7 simplify": "without dead code, repeated computations, needless views and scatters",
     "pass 'decompose_normalizations'": "normalizations in simpler ops: some save one number a row",
     "8 partition": "which values are saved for the backward, and why",
+    "8 partition, conditions": "the symbols, and for which sizes the graphs are right",
     "8 partition, forward": "what a call runs",
     "8 partition, backward": "what the first backward through its results runs",
     "8 partition, forward unlifted": "the forward that makes and sinks its tokens itself",
@@ -189,6 +191,8 @@ def _table_of(made: object) -> SymbolTable | None:
             return table_in([each.meta for each in made.inputs])
         case Partition():
             return _table_of(made.forward)
+        case SizeConditions():
+            return made.table
     return None
 
 

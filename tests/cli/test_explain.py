@@ -207,7 +207,11 @@ BAD_VALUES = {
     "f32[-1]": ("has '-1' in brackets, expected numbers from 0 on", 4),
     "f32[4": ("ends inside of brackets, expected ']' after the last size", 5),
     "f32[4][1,3]": ("has 2 strides for 1 sizes, expected a stride for each size", 6),
-    "f32[4] grad": ("has 'grad', expected requires_grad or nothing", 7),
+    "f32[4] grad": ("has 'grad', expected requires_grad, dynamic=0 or nothing", 7),
+    "f32[4, 3] dynamic=0,2": ("marks dimension '2', expected one of 0 to 1", 20),
+    "f32[4] dynamic=": ("marks dimension '', expected one of 0 to 0", 15),
+    "f32[4] dynamic=-1": ("marks dimension '-1', expected one of 0 to 0", 15),
+    "f32[] dynamic=0": ("marks dimension '0', expected a tensor with sizes", 14),
     "i64[4] requires_grad": ("wants a gradient of int64, expected a floating or complex dtype", 0),
     "f32[99999999999,99999]": (
         "is too large (full: 39999599999600004 bytes are asked for that the system does not give, "
@@ -281,3 +285,113 @@ def test_a_function_of_many_sizes_is_shown_with_its_symbols(model, explain):
     assert "view = ops.view(exp, (s0*s1,))  # f32[s0*s1]" in found
     one = explain(f"{model}:flat", "--arg", "f32[4,3]", "--stage", "partition")
     assert "The graph has 3 ops and is the forward" in one
+
+
+# ------------------------------------------------------------------------- symbols and conditions
+PLAIN = """\
+import aotlite as al
+
+def pooled(x, w, n=2):
+    if x.shape[0] % 2 == 0:
+        return (x.reshape(-1, 2).sum(1) * n).sum()
+    return (x @ w).sum()
+
+kept = al.compile(pooled, dynamic=False, backend="reference", verify=0)
+
+def positive(x):
+    return x[x > 0]
+
+def chained(x, w):
+    return x @ w
+
+def exact(x):
+    return x * 2 if type(x.shape[0]) is int else x
+"""
+BOTH = ["--arg", "f32[4,3]", "--arg", "f32[3,2]"]
+
+
+@pytest.fixture
+def plain(model):
+    with open(model, "w") as file:
+        file.write(PLAIN)
+    return model
+
+
+def conditions(text):
+    """The lines of the stage, without what the proof counted."""
+    header, *lines, proof = text.rstrip("\n").split("\n")
+    expected = "# 8 partition, conditions: the symbols, and for which sizes the graphs are right"
+    assert expected == header
+    return [*lines, proof.partition(": ")[2].partition(":")[0]]
+
+
+@pytest.mark.rules("DYN-3", "DYN-8", "DYN-11")
+def test_dynamic_makes_all_sizes_and_ints_symbols_and_shows_the_conditions(plain, explain):
+    found = explain(
+        f"{plain}:pooled", *BOTH, "--kwarg", "n=4", "--dynamic", "--stage", "conditions"
+    )
+    assert [
+        "s0 is 4 in this call, -2147483648 to 2147483647 in others: argument 2",
+        "s1 is 4 in this call, 0 or more in others: size 0 of argument 0",
+        "s2 is 3 in this call, 0 or more in others: size 1 of argument 0",
+        "s3 is 3 in this call, 0 or more in others: size 0 of argument 1",
+        "s4 is 2 in this call, 0 or more in others: size 1 of argument 1",
+        "Conditions, with the lines that ask:",
+        "  s1 % 2 == 0",
+        "    model.py:4 in pooled: if x.shape[0] % 2 == 0:",
+        "  (s1*s2) % 2 == 0",
+        "    model.py:5 in pooled: return (x.reshape(-1, 2).sum(1) * n).sum()",
+        "sound",
+    ] == conditions(found)
+
+
+@pytest.mark.rules("DYN-8")
+def test_a_condition_that_an_op_asks_has_its_name_and_line(plain, explain):
+    found = explain(f"{plain}:chained", *BOTH, "--dynamic", "--stage", "conditions")
+    assert "  matmul, model.py:14 in chained: return x @ w" in found
+    assert "  s1 == s2\n" in found
+
+
+@pytest.mark.rules("DYN-3")
+def test_sizes_are_marked_one_by_one(plain, explain):
+    marked = ["--arg", "f32[4,3] dynamic=0 requires_grad", "--arg", "f32[3,2]"]
+    found = explain(f"{plain}:pooled", *marked, "--stage", "conditions")
+    symbol, *_ = lines = conditions(found)
+    assert "s0 is 4 in this call, 0 or more in others: size 0 of argument 0" == symbol
+    assert ["  s0 % 2 == 0"] == [line for line in lines if "==" in line and "if" not in line]
+    capture = explain(f"{plain}:pooled", *marked, "--stage", "capture")
+    assert 'def pooled(primals_0: "f32[s0, 3]", primals_1: "f32[3, 2]"):' in capture
+    whole = explain(f"{plain}:positive", "--arg", "f32[4,3] dynamic", "--stage", "capture")
+    assert 'def positive(primals_0: "f32[s0, s1]")' in whole
+
+
+@pytest.mark.rules("DYN-3")
+def test_dynamic_keeps_the_other_options_of_a_compiled_function(plain, explain):
+    found = explain(f"{plain}:kept", *BOTH, "--dynamic")
+    assert "# 9 lower" not in found  # the reference backend has no kernels
+    assert found.endswith("Proof that they suffice: none was asked for (verify=0)\n")
+
+
+def test_without_symbols_there_are_no_conditions(plain, explain, refused):
+    assert "conditions" not in explain(f"{plain}:kept", *BOTH)
+    text = refused(f"{plain}:pooled", *BOTH, "--stage", "conditions")
+    assert text.startswith("aotlite: inspect: the stage is 'conditions', expected one of: ")
+
+
+@pytest.mark.rules("DYN-33")
+def test_dynamic_says_where_no_size_became_a_symbol(plain, explain):
+    said = "# No size is a symbol: "
+    assert said in explain(f"{plain}:exact", "--arg", "f32[4]", "--dynamic").splitlines()[-1]
+    assert said not in explain(f"{plain}:exact", "--arg", "f32[4]")
+    assert said not in explain(f"{plain}:chained", *BOTH, "--dynamic")
+
+
+@pytest.mark.rules("DYN-30")
+def test_a_count_is_shown_with_what_it_counts(plain, explain):
+    found = explain(f"{plain}:positive", "--arg", "f32[4]", "--stage", "conditions")
+    assert [
+        "u0 is 4 in this call, 0 or more in others: count of nonzero at model.py:11 in positive: "
+        "return x[x > 0]",
+        "Conditions: none.",
+        "sound",
+    ] == conditions(found)

@@ -368,7 +368,8 @@ def test_one_observer_numbers_each_compilation(tmp_path):
     compiled = al.compile(loss, observer=dump_to(tmp_path))
     compiled(*arguments())
     compiled(al.ones(5, 3), arguments()[1])
-    assert 18 == len(list(tmp_path.iterdir()))
+    conditions = list(tmp_path.glob("*_conditions.txt"))  # of the second, which has a symbol
+    assert (19, 1) == (len(list(tmp_path.iterdir())), len(conditions))
 
 
 def test_dumped_passes_lie_between_simplify_and_partition(tmp_path):
@@ -447,6 +448,76 @@ def test_sentences_of_a_region_have_its_sizes():
     rows = stages["capture"].print_tabular(print_output=False).splitlines()
     (row,) = [row.split() for row in rows if " matmul " in row]
     assert ["call", "matmul", "matmul", "primals_0,", "primals_1", "f32[s0,", "s3]", "0"] == row
+
+
+@pytest.mark.rules("DYN-8", "DYN-11")
+def test_stages_have_the_conditions_of_the_region():
+    compiled = al.compile(scores, dynamic=True, backend="reference")
+    made = stages_of(compiled, *sized_arguments())["conditions"]
+    assert guards_of() == [guard.text for guard in made.guards]
+    assert made.proof.is_proved or made.proof.searched
+    hints = [(each.name, each.source, each.hint, each.room) for each in made.symbols]
+    assert ("s0", "size 0 of argument 0", 5, (0, None)) == hints[0]
+    assert 5 == len(hints)
+    text = str(made)
+    assert all(f"\n  {guard.text}\n" in text for guard in made.guards)
+    assert "in scores: if found.shape[0] > 3:\n" in text
+
+
+@pytest.mark.rules("DYN-3")
+def test_conditions_name_dimensions_and_their_bounds():
+    batch = al.Dim("batch", min=2, max=64)
+    shapes = {"x": {0: batch}, "y": {0: batch}}
+    compiled = al.compile(lambda x, y: x + y, dynamic_shapes=shapes, backend="reference")
+    made = stages_of(compiled, al.ones(4, 3), al.ones(4, 3))["conditions"]
+    (symbol,) = made.symbols
+    places = "size 0 of argument 0 and size 0 of argument 1"
+    assert f"s0 is 4 in this call, 2 to 64 in others: {places}, dimension 'batch'" == str(symbol)
+
+
+@pytest.mark.rules("DYN-8", "DYN-27")
+def test_conditions_on_floats_are_with_those_on_sizes():
+    def clipped(x, rate):
+        return x * rate if rate > 0.5 else x
+
+    compiled = al.compile(clipped, dynamic=True, backend="reference")
+    text = str(stages_of(compiled, al.ones(4), 0.75)["conditions"])
+    assert "  argument 1 > 0.5" in text
+    assert "in clipped: return x * rate if rate > 0.5 else x\n" in text
+
+
+@pytest.mark.rules("DYN-24")
+def test_a_region_without_a_dead_condition_is_shown_again():
+    def longer(x):
+        if x.shape[0] > 3:
+            _ = 1
+        return x * 2
+
+    shown = []
+
+    def observe(stage, made):
+        if stage == "8 partition, conditions":
+            shown.append([guard.text for guard in made.guards])
+
+    compiled = al.compile(longer, dynamic=True, backend="reference", observer=observe)
+    compiled(al.ones(5))
+    assert [["s0 > 3"]] == shown
+    compiled.regions(witnesses=True)
+    assert [] == shown[-1]
+
+
+@pytest.mark.rules("DYN-8", "PIP-9")
+def test_dumps_have_the_conditions_of_each_entry(tmp_path):
+    def halved(x):
+        return x.reshape(-1, 2).sum() if x.shape[0] % 2 == 0 else x.sum()
+
+    compiled = al.compile(halved, dynamic=True, backend="reference", dump=str(tmp_path))
+    for size in (4, 6, 5):
+        compiled(al.ones(size))
+    files = sorted(tmp_path.glob("*_halved_8_partition_conditions.txt"))
+    even, odd = [file.read_text() for file in files]
+    assert "\n  s0 % 2 == 0\n    test_inspect.py:" in even
+    assert "\n  s0 % 2 != 0\n    test_inspect.py:" in odd
 
 
 def test_errors_that_are_recorded_are_told_without_marks():

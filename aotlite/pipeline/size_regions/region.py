@@ -43,6 +43,7 @@ from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.guards.float_guards import facts_of, numbers_of
+from aotlite.stages.records.guards.size_conditions import SizeConditions
 from aotlite.stages.records.symbolic_sizes import Source, SymbolicSizes, meta_at, place_of_role
 from aotlite.stages.s10_runtime.guards.failures import (
     GUARD_ERRORS,
@@ -177,11 +178,13 @@ def _prove(
     request: Request,
     compilation: Compilation,
 ) -> None:
-    """Closes the table, after the proof that the guards imply what was used, if it is wanted."""
+    """Closes the table, after the proof that the guards imply what was used, if it is wanted. Shows
+    the conditions to observers."""
     if compilation.options.verify:
         sizes.proof = validation.validate(sizes.table, guards, time_limit=PROOF_SECONDS)
         warn_of_open_facts(request.function, request.name, sizes.proof)
     sizes.table.closed = True
+    compilation.observers.show("8 partition, conditions", SizeConditions.of(sizes, guards))
 
 
 def _without_ops(both: Joint) -> Joint:
