@@ -12,6 +12,7 @@ Rules: DBL-2. Spec: `specs/higher_orders.md`.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import compress
 from typing import Any
@@ -148,6 +149,15 @@ def may_read(captured: Captured, both: Joint) -> MayRead:
     return InputReads(both.graph, captured, wrapped.nodes)
 
 
+def take_floats(captured: Captured, both: Joint) -> None:
+    """Compiles for the values of float arguments where users' Python runs in the backward, or is
+    called by it: it may ask for a number when derivatives are recorded, after calls (DYN-27)."""
+    recorder = captured.recorder
+    is_users = both.runs_user_code or recorder.wrapped or captured.hooks or recorder.hooks.kept
+    if recorder.sizes is not None and both.has_backward and (is_users or both.kept_tape is None):
+        recorder.sizes.floats.take()
+
+
 def exported(captured: Captured) -> frozenset[Role]:
     """The roles of inputs whose memory an ndarray of the user's shares: NumPy may write them."""
     real_of = captured.recorder.real_of
@@ -236,12 +246,13 @@ class HigherOrders:
     def _recorded(self, kept_tape: KeptTape, arriving: Arriving) -> DerivativeJoint:
         """The joint graph of an order. Of a tape with symbols it is recorded for these numbers, and
         gets them: it may assume more than the guards of the call say (DYN-10)."""
-        if self.sizes is None:
-            return derivative_joint(kept_tape, arriving)
         symbols = kept_tape.recorder.sizes
+        if self.sizes is None:
+            with nullcontext() if symbols is None else symbols.floats.closed():
+                return derivative_joint(kept_tape, arriving)
         assert symbols is not None
-        running_so = running(symbols, Texts.HINTS)
-        with symbols.lock, with_hints(symbols.table, self.sizes), running_so:
+        running_so, closed = running(symbols, Texts.HINTS), symbols.floats.closed()
+        with symbols.lock, with_hints(symbols.table, self.sizes), running_so, closed:
             made, at = derivative_joint(kept_tape, arriving), AtSizes(self.sizes)
             return attrs.evolve(
                 made,
@@ -362,7 +373,9 @@ class _Values:
         numbers = self.orders.numbering.of(forward, self.given)
         inputs: dict[Any, Any] = {node.role: node.meta for node in backward.placeholders}
         values = zip(forward.outputs_with(Saved), self.partition.saved, strict=True)
-        return [SavedOperand.of(numbers[v], inputs[role], saved) for (role, v), saved in values]
+        return [
+            SavedOperand.of(numbers[v], inputs[role], saved, role) for (role, v), saved in values
+        ]
 
     def places(
         self, arriving: Arriving, graph: Graph, numbers: dict[Node, int], roles: Container[object]

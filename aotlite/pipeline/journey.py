@@ -119,6 +119,8 @@ def _cut(captured: Captured, compilation: Compilation) -> tuple[Captured, StageR
     options, stages, observers = compilation.options, compilation.stages, compilation.observers
     # 2 to 4: the function's metadata, its calling convention, its backward
     captured, meta, calling, both = _analyzed(captured, compilation)
+    if captured.recorder.sizes is not None:
+        derivatives.take_floats(captured, both)
 
     # 5 to 7: one graph for forward and backward
     is_read = derivatives.may_read(captured, both)

@@ -81,8 +81,12 @@ class Primal(_Numbered, prefix="primals"):
     """Input: the caller's tensor number `index` among the flat arguments."""
 
 
+@attrs.frozen
 class Hidden(_Placed, prefix="hidden"):
     """Input: a tensor that the function reaches, but not as an argument: a closure's (CAP-3)."""
+
+    is_number: bool = attrs.field(default=False, eq=False, repr=False)
+    """It is made of float arguments (DYN-27). Saved, it stays a number: `Saved` and `Kept`."""
 
 
 class SyntheticBase(_Numbered, prefix="synthetic_base"):
@@ -193,6 +197,11 @@ class Piece(Part):
     attr: str
 
 
+def is_number(role: object) -> bool:
+    """Whether a value stands for a number: it is made of float arguments alone (DYN-27)."""
+    return isinstance(role, (Hidden, Saved, Kept)) and role.is_number
+
+
 def is_given(role: object) -> bool:
     """Whether the caller has this tensor: it is an argument, a hidden input, or a part of one."""
     return isinstance(role.whole if isinstance(role, Part) else role, (Primal, Hidden))
@@ -266,6 +275,7 @@ class Saved(_Shape, prefix="saved"):
 
     index: int
     name: str = attrs.field(default="", eq=False)
+    is_number: bool = attrs.field(default=False, eq=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.prefix}_{self.name or self.index}"
@@ -295,8 +305,11 @@ class Lifted(_Placed, prefix="inputs"):
     """Input of a compiled tape: saved value, or gradient, number `index` (CAG-2)."""
 
 
+@attrs.frozen
 class Kept(_Numbered, prefix="kept"):
     """Input of a backward that is itself differentiated: its saved value number `index` (DBL-2)."""
+
+    is_number: bool = attrs.field(default=False, eq=False, repr=False)
 
 
 class Incoming(_Of, prefix="incoming"):

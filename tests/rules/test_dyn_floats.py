@@ -137,25 +137,6 @@ def test_a_number_that_is_0_in_the_dtype_is_compiled_by_itself() -> None:
 
 
 @pytest.mark.rules("DYN-27")
-def test_a_function_with_a_backward_is_compiled_for_its_floats() -> None:
-    def loss(x: al.Tensor, s: float) -> al.Tensor:
-        return (x * s).pow(3).sum()
-
-    compiled = al.compile(loss, dynamic=True, backend="reference")
-    for s in (0.5, 2.0, 0.5):
-        found = []
-        for function in (compiled, loss):
-            x = al.arange(3.0).requires_grad_()
-            (first,) = al.autograd.grad(function(x, s), [x], create_graph=True)
-            assert first is not None
-            (second,) = al.autograd.grad(first.sum(), [x])
-            assert second is not None
-            found.append((first.tolist(), second.tolist()))
-        assert found[0] == found[1]
-    assert len(compiled.entries) == 2
-
-
-@pytest.mark.rules("DYN-27")
 def test_gradients_inside_of_the_function() -> None:
     def descended(w: al.Tensor, lr: float) -> al.Tensor:
         leaf = w.detach().requires_grad_()

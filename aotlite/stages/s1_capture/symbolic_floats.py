@@ -5,7 +5,8 @@
 A node gets the tensor where the op takes a tensor or a number there, and gives the same for both,
 bit for bit: it computes in float32 or float64, and a tensor of that dtype without dimensions has
 the number as the op would round it. Any other op takes the number, which is assumed then. The tape
-keeps the number: formulas of gradients compute with Python's floats. Rules: DYN-27.
+keeps the number: formulas of gradients compute with Python's floats, and their nodes take the same
+inputs. Rules: DYN-27.
 Spec: `specs/float_inputs.md`.
 """
 
@@ -73,7 +74,7 @@ class FloatRecorder(CaptureRecorder):
         """The arguments with tensors or numbers for floats that are inputs."""
         for i, value in enumerate(args):
             if type(value) is SymFloat:
-                fake = None if self.has_returned else self._input(op, args, i, value)
+                fake = self._input(op, args, i, value)
                 args = (*args[:i], value.plain() if fake is None else fake, *args[i + 1 :])
             elif type(value) is tuple and any(type(x) is SymFloat for x in value):
                 args = (*args[:i], plain(value), *args[i + 1 :])
@@ -97,6 +98,8 @@ class FloatRecorder(CaptureRecorder):
         except AotliteError:  # it takes no tensor of no dimensions there
             return None
         key = (number.text, meta)
+        if self.has_returned and key not in self._floats:
+            return None  # a formula has made it: the inputs are known by now
         if key not in self._floats:
             self._floats[key] = self._made(number, meta)
         return self._floats[key]
@@ -108,7 +111,7 @@ class FloatRecorder(CaptureRecorder):
         except ValueError:  # too small for the dtype
             number.taken(fixes=False)
             return None
-        role = Hidden(len(self._hidden), str(place))
+        role = Hidden(len(self._hidden), str(place), is_number=True)
         self._hidden.append(place)
         self.guards.append(HiddenInputGuard(role.index, place))
         return self._fake_input(tensor, role, str(place))

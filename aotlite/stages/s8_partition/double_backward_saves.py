@@ -41,6 +41,7 @@ from aotlite.ir.graph.role import (
     SyntheticBase,
     Token,
     is_given,
+    is_number,
 )
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
@@ -315,7 +316,7 @@ def _extended(
         is_private = root.op == "call" and owner is None or isinstance(root.role, RNG_INPUTS)
         value = node if is_private or copied else build.emit(RESTRIDE, (node, meta.stride))
         values.append(value)
-        role = Saved(index, names[node])
+        role = Saved(index, names[node], is_number(node.role))
         roles.append(role)
         given.append(Node("placeholder", role, meta=value.meta, role=role))
         saved.append(SavedValue(names[node], meta, owner if copied else None, _REASON, copied))
@@ -345,14 +346,17 @@ class SavedOperand:
     owner: Role
     """The input or result on whose memory it is: writes to that show in its version counter. None
     if nobody else can write it. Of a part, the outermost wrapper."""
+    is_number: bool = False
+    """It is made of float arguments (DYN-27)."""
 
     @staticmethod
-    def of(number: int, meta: TensorMeta, saved: SavedValue) -> SavedOperand:
+    def of(number: int, meta: TensorMeta, saved: SavedValue, role: object) -> SavedOperand:
         """The operand of a partition's saved value. One that is copied on write has
         no owner (PART-37)."""
         owner: Any = None if saved.copied_on_write else saved.owner
         owner = owner.of if isinstance(owner, MutatedInput) else owner
-        return SavedOperand(number, meta, owner.whole if isinstance(owner, Part) else owner)
+        owner = owner.whole if isinstance(owner, Part) else owner
+        return SavedOperand(number, meta, owner, is_number(role))
 
 
 def places_of(saved: Sequence[SavedOperand], asked: Container[Role]) -> dict[int, int]:
@@ -408,9 +412,10 @@ def fed(
     """
     build = Builder(graph.name)
     new: dict[Node, Node] = {}
+    roles = [Kept(index, held.is_number) for index, held in enumerate(saved)]
     given = [
-        build.add(Node("placeholder", Kept(index), meta=held.meta, role=Kept(index)))
-        for index, held in enumerate(saved)
+        build.add(Node("placeholder", role, meta=held.meta, role=role))
+        for role, held in zip(roles, saved, strict=True)
     ]
     kept = {number: given[place] for number, place in places.items()}
     inputs = [node for node in graph.placeholders if numbers[node] not in kept]

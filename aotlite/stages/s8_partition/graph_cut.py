@@ -28,6 +28,7 @@ from aotlite.ir.graph.role import (
     Saved,
     SyntheticBase,
     is_given,
+    is_number,
 )
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
@@ -51,7 +52,8 @@ def cut(
     needed = needed_values(indexed, kept)
     order = [i for i, is_kept in enumerate(kept) if is_kept and needed[i]]
     names = graph.names
-    saving = {graph.nodes[i]: Saved(k, names[graph.nodes[i]]) for k, i in enumerate(order)}
+    nodes = [graph.nodes[i] for i in order]
+    saving = {n: Saved(k, names[n], is_number(n.role)) for k, n in enumerate(nodes)}
     unchecked = unchecked_values(indexed, needed, kept)
     sources = recomputed_from(indexed, needed, kept)
     forward, owners = _forward(indexed, order, list(saving.values()), unchecked)

@@ -20,7 +20,7 @@ from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes
 from aotlite.ir.graph.builder import Builder, Proxy
-from aotlite.ir.graph.role import Role, Saved
+from aotlite.ir.graph.role import Role, Saved, is_number
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, RandomOp
@@ -50,6 +50,7 @@ def with_inlined_hooks(
         or (mode == "no_static" and value.owner not in static)
         or (mode == "donated" and Saved(i) in donated)
     }
+    chosen -= {Saved(i) for i, each in enumerate(partition.saved) if is_number(each.owner)}
     return _Inlining(partition, hooks, chosen).run()
 
 
@@ -117,7 +118,7 @@ class _Inlining:
         owner, copied = (before.owner, before.copied_on_write) if is_there else (None, False)
         checked = is_there and before.byte_checked
         self.saved.append(SavedValue(name, part.meta, owner, before.reason, copied, checked))  # type: ignore[arg-type]
-        return Saved(len(self.saved) - 1, name)
+        return Saved(len(self.saved) - 1, name, is_number(owner))
 
     # --- the backward
     def _backward(self, packed: list[_Packed]) -> Graph:
@@ -145,7 +146,7 @@ class _Inlining:
         for part in each.parts:
             if type(part) is Node:
                 index = sum(type(node.role) is Saved for node in build.nodes)
-                role = Saved(index, self.saved[index].name)
+                role = Saved(index, self.saved[index].name, is_number(self.saved[index].owner))
                 part = build.placeholder(part.meta, role)  # type: ignore[arg-type]
             found.append(part)
         return found

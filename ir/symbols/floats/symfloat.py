@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import attrs
 
+from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.provenance.location import Location, place_of
 from aotlite.ir.symbols.assumption import concrete
 from aotlite.ir.symbols.floats.size_float import SizeFloat, text_of
@@ -58,6 +59,16 @@ class FloatFacts(list[FloatFact]):
     """The values of symbols in the flat arguments of a call; None where there are no symbols."""
     names: Callable[[], Collection[str]] = frozenset
     """The names of these symbols."""
+    is_closed = False
+    """Whether calls check what was asked: nothing more can be."""
+
+    def check_open(self, text: str) -> None:
+        """Raises UnsupportedError if something new is asked when calls have been made."""
+        if self.is_closed:
+            raise UnsupportedError(
+                f"compile: a derivative of a backward needs {text}, which the backward does not, "
+                "expected one that computes with the same numbers"
+            )
 
 
 def _arithmetic(function: Function, sign: str) -> tuple[Method, Method]:
@@ -231,6 +242,7 @@ class SymFloat(PythonNumber):
 
     def _assume(self, test: Callable[[Leaves], bool], text: str, *, fixes: bool) -> None:
         if all(text != known.text for known in self.facts):
+            self.facts.check_open(text)
             self.facts.append(FloatFact(test, text, self, fixes, asking_place()))
 
     __eq__ = _compared("==")

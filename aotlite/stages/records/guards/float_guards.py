@@ -7,7 +7,8 @@ Spec: `specs/float_inputs.md`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import attrs
 import numpy as np
@@ -70,6 +71,7 @@ class FloatInputs:
     marked: set[int] = attrs.field(factory=set)
     """Those that the user named: it is an error if the function fixes one."""
     facts: FloatFacts = attrs.field(factory=FloatFacts)
+    is_taken: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.arguments)
@@ -82,23 +84,35 @@ class FloatInputs:
             self.marked.add(index)
         return made
 
-    def guards(self, training: object) -> tuple[FloatArgumentGuard | FloatFactGuard, ...]:
-        """The guards of later calls. A function with a backward is compiled for the values of its
-        floats: its derivatives are made later, of a tape with numbers.
+    def take(self) -> None:
+        """Takes the values of all floats: users' Python runs in the backward, or in derivatives of
+        it, and may ask for anything."""
+        self.is_taken = True
+        for number in self.arguments.values():
+            number.plain()
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """A block that may ask nothing new: calls were made with the guards that there are."""
+        self.facts.is_closed = not self.is_taken
+        try:
+            yield
+        finally:
+            self.facts.is_closed = False
+
+    def guards(self) -> tuple[FloatArgumentGuard | FloatFactGuard, ...]:
+        """The guards of later calls.
 
         Raises GuardError if the program fixes a float that the user named.
         """
-        if training:
-            for number in self.arguments.values():
-                number.plain()
         for index in self.marked:
             fixing = [fact for fact in self.facts if fact.fixes and index in _read(fact.number)]
             if fixing:
-                why = "the function is differentiated" if training else repr(fixing[0])
+                why = "users' Python is differentiated" if self.is_taken else repr(fixing[0])
                 what = f"argument {index} is marked as dynamic, and the function fixes it"
                 raise noted(
                     GuardError(f"compile: {what}: {why}, expected a function of every float"),
-                    _PASS_A_TENSOR if training else _MARK,
+                    _PASS_A_TENSOR if self.is_taken else _MARK,
                 )
         floats = [FloatArgumentGuard(index) for index in self.arguments]
         return (*floats, *map(FloatFactGuard, self.facts))

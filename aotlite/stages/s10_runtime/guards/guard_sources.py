@@ -44,7 +44,7 @@ class GuardedFacts:
         recorder, sizes = captured.recorder, captured.recorder.sizes
         return cls(
             tuple([given.role for given in captured.inputs]),
-            (*recorder.guards, *(() if sizes is None else sizes.floats.guards(meta.training))),
+            (*recorder.guards, *(() if sizes is None else sizes.floats.guards())),
             frozenset(recorder.offset_read),
             dict(recorder.changes.sizes),
             frozenset(recorder.changes.viewed),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from threading import RLock
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import attrs
 import numpy as np
@@ -25,9 +25,11 @@ from aotlite.eager.regions.checkpoint import CheckpointRegion
 from aotlite.ir.arrays import copied, host_array
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.graph import Graph
-from aotlite.ir.graph.role import Saved
+from aotlite.ir.graph.role import Saved, is_number
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
+
+T = TypeVar("T")
 
 
 def saved_metas(graph: Graph) -> list[TensorMeta]:
@@ -143,15 +145,18 @@ class PackedValues:
     def of(
         cls, values: Sequence[Value], graph: Graph | None, copied: Sequence[int], hooks: Any
     ) -> PackedValues:
-        """Packs the saved values of a backward graph, copies of those with numbers in `copied`."""
+        """Packs the saved values of a backward graph, copies of those with numbers in `copied`.
+        Float arguments are kept: eager saves no tensors for them (DYN-27)."""
         metas = [] if graph is None else saved_metas(graph)
+        roles = () if graph is None else [node.role for node in graph.placeholders]
+        numbers = [is_number(role) for role in roles if isinstance(role, Saved)]
         values = with_copies(values, metas, copied)
         region = getattr(hooks[0], "__self__", None)
         kept, is_same = [], False
-        for value, meta in zip(values, metas, strict=True):
+        for value, meta, stays in zip(values, metas, numbers, strict=True):
             buffer, start = value if type(value) is tuple else (value, 0)
             tensor = tensor_over(buffer, meta, start)
-            kept.append(PackedTensor.of(tensor, *hooks))
+            kept.append(PackedTensor.of(tensor, *((_itself, _itself) if stays else hooks)))
             is_same = is_same or _holds(kept[-1].value, tensor)
         windows = [type(value) is tuple for value in values]
         return cls(
@@ -182,6 +187,10 @@ class PackedValues:
                 tensor = tensor.detach().to(meta.dtype).restride(meta.stride)
             values.append((tensor.storage.buffer, tensor.offset) if window else tensor._data)
         return values
+
+
+def _itself(tensor: T) -> T:
+    return tensor
 
 
 def _holds(kept: Any, tensor: Tensor) -> bool:
