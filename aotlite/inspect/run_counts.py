@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 
 import attrs
 
@@ -42,6 +42,12 @@ _CAPTURE: CodeType = capture.__code__
 _OP: CodeType = _apply.__code__
 
 
+def _makes(code: CodeType, value: object) -> bool:
+    """Whether the code defines the function that it returns, as what makes the function of each
+    vector of sizes does (DYN-41): that is no run."""
+    return isinstance(value, FunctionType) and value.__code__ in code.co_consts
+
+
 @contextmanager
 def counting() -> Iterator[Ran]:
     """A block that counts what this thread runs; yields the counts, which are live.
@@ -70,7 +76,7 @@ def counting() -> Iterator[Ran]:
             ran.captures += 1
         elif code.co_filename.startswith("<aotlite") and code.co_name != "<module>":
             order = frame.f_globals.get(ORDER)
-            if order is not None and value is not MISS:
+            if order is not None and value is not MISS and not _makes(code, value):
                 ran.graphs[order] += 1
 
     sys.setprofile(count)

@@ -53,6 +53,21 @@ def test_a_capture_counts_as_one_and_its_ops_not_at_all() -> None:
     assert len(runs) == ran.captures
 
 
+@pytest.mark.rules("DYN-41")
+def test_a_further_size_is_one_run_forward_and_one_backward() -> None:
+    """What makes the functions of a vector of sizes runs nothing, whatever a function's name is."""
+
+    def making(x: Any) -> Any:
+        return (x * 2).sin().sum()
+
+    compiled = al.compile(making, dynamic=True)
+    inputs = [al.ones(size, requires_grad=True) for size in (2, 3, 4, 3)]
+    with counting() as ran:
+        for x in inputs:
+            gradients(compiled(x), [x])
+    assert numbers(ran) == (1, 0, {0: 4, 1: 4})
+
+
 def test_an_entry_that_does_not_fit_is_no_run() -> None:
     compiled = al.compile(lambda x: x * 2)
     inputs = [al.ones(n) for n in (1, 2, 3, 4)]
