@@ -75,7 +75,11 @@ def check_room(name: str, size: int, index: tuple[int, ...]) -> None:
 
     Meta rules check this, as a captured write to an empty tensor is removed from the graph.
     """
-    if size < sizes.minimum(1, sizes.numel(index)):  # one question, also of a size and a count
+    if len(index) == 1:  # one question, also of a size and a count
+        is_beyond = size < sizes.minimum(1, index[0])
+    else:
+        is_beyond = size == 0 and 0 not in index
+    if is_beyond:
         raise IndexOutOfRangeError(
             f"{name}: the index has shape {index}, expected an empty one for a dimension of size 0"
         )

@@ -137,9 +137,10 @@ def test_what_may_raise_is_excluded_by_a_guard(name: str) -> None:
 @pytest.mark.rules("DYN-37")
 def test_an_expression_is_one_object() -> None:
     n = table_with(6, 0)[1]
-    assert n / 2 is n / 2 and n * 0.5 is not n / 2
-    assert n * 0.0 is not n * -0.0 and (n / 2) * 1 is not (n / 2) * 1.0
-    assert round(n * 0.3) is round(n * 0.3)
+    half, rounded = n / 2, round(n * 0.3)
+    assert n / 2 is half and n * 0.5 is not half
+    assert n * 0.0 is not n * -0.0 and half * 1 is not half * 1.0
+    assert round(n * 0.3) is rounded
     assert str(3 * round(n * 0.3) - n) == "-s0 + 3*round(s0 * 0.3)"
 
 
