@@ -140,11 +140,12 @@ def test_a_line_of_the_functions_own_is_to_be_changed() -> None:
 
 
 @pytest.mark.rules("DYN-3", "DYN-27")
-def test_a_float_of_a_function_that_is_differentiated_is_to_be_a_tensor() -> None:
+def test_a_float_of_a_function_that_is_differentiated_can_be_named() -> None:
     compiled = al.compile(added, dynamic_shapes={"y": True}, backend="reference")
-    with pytest.raises(al.GuardError, match="differentiated") as caught:
-        compiled(al.ones(3).requires_grad_(), 0.5)
-    assert "pass it as a tensor without dimensions" in caught.value.__notes__[0]
+    for y in (0.5, 0.25, -3.0):
+        x = al.ones(3).requires_grad_()
+        assert compiled(x, y).tolist() == added(x, y).tolist()
+    assert len(compiled.entries) == 1
 
 
 # ------------------------------------------------------------- marks after a function is compiled
