@@ -56,7 +56,7 @@ def test_memory_is_taken_again_when_the_last_array_is_gone():
     ids=["memoryview", "view", "frombuffer", "capsule", "base", "dlpack", "slice", "iterator"],
 )
 def test_memory_that_anything_holds_is_not_taken(hold):
-    make = bytes_of(MEGABYTE, ResultMemory(8 * MEGABYTE))
+    make = bytes_of(MEGABYTE, ResultMemory(32 * MEGABYTE))
     first = address(array := make())
     held = hold(array)
     del array
