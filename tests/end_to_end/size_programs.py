@@ -4,6 +4,7 @@
 
 Each program is a text of some lines. It is compiled with `dynamic=True`, and called with all sizes
 of {0..most}^k: values, strides, aliases, writes, plain results and errors must be eager's at each.
+With `--lines all` the ways in which programs are compiled and called are drawn, too (`size_calls`).
 A long run says what it has found so far every 100 programs; with `--resume FILE` it goes on there.
 """
 
@@ -15,98 +16,23 @@ import json
 import multiprocessing
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
-import numpy as np
 
 import aotlite as al
-from aotlite.eager.subclass.protocol import flatten, is_wrapper
 from tests.end_to_end.drawn_size_programs import TRIED, SizeProgram, draw
+from tests.end_to_end.size_calls import PLAINLY, Caller, Way, is_same, written
+from tests.end_to_end.size_program_lines import ALL, FLOATS, PLAIN
 
-
-# ------------------------------------------------------------------------------------- comparison
-class Arguments(list[al.Tensor]):
-    """Arguments, with the tensors whose gradients are compared."""
-
-    leaves: tuple[al.Tensor, ...] = ()
-
-
-def observed(function: Callable[..., Any], arguments: Sequence[al.Tensor]) -> Any:
-    """What a call does: results, strides, aliases, writes, gradients; or its error."""
-    try:
-        results = function(*arguments)
-    except Exception as error:
-        return type(error).__name__, str(error).partition("\n")[0]
-    tensors = [*arguments, *[each for each in results if isinstance(each, al.Tensor)]]
-    seen = [_seen(each) for each in arguments]
-    seen += [_seen(each, _is_alone(each, tensors)) for each in tensors[len(arguments) :]]
-    plain = [(type(r).__name__, r) for r in results if not isinstance(r, al.Tensor)]
-    shared = [a.storage is b.storage for a, b in itertools.combinations(tensors, 2)]
-    same = [a is b for a, b in itertools.combinations(tensors, 2)]
-    bases = [next((k for k, t in enumerate(tensors) if t is x._base), -1) for x in tensors]
-    return seen, plain, shared, same, bases, _gradients(tensors, arguments)
-
-
-def _is_alone(result: al.Tensor, tensors: Sequence[al.Tensor]) -> bool:
-    """Whether a result shares no memory: its offset is not observable then (META-10)."""
-    return all(each is result or each.storage is not result.storage for each in tensors)
-
-
-def _seen(tensor: al.Tensor, alone: bool = False) -> Any:
-    try:
-        return _facts(tensor, alone)
-    except al.AotliteError as error:  # of a view that was written since
-        return type(error).__name__, str(error).partition("\n")[0]
-
-
-def _facts(tensor: al.Tensor, alone: bool = False) -> Any:
-    offset = None if alone else tensor.storage_offset()
-    geometry = tuple(tensor.shape), tensor.stride(), offset, tensor._version
-    return (*geometry, str(tensor.dtype), tensor.requires_grad, _numbers(tensor))
-
-
-def _numbers(tensor: al.Tensor) -> Any:
-    """The numbers; of a wrapper its class, spec, and what its parts are."""
-    if is_wrapper(tensor):
-        names, spec = flatten(tensor)
-        return type(tensor).__name__, str(spec), [_facts(getattr(tensor, name)) for name in names]
-    return np.array(tensor.detach().tolist(), dtype=np.float64)
-
-
-def _gradients(tensors: Sequence[al.Tensor], arguments: Sequence[al.Tensor]) -> Any:
-    leaves = [each for each in arguments if each.requires_grad and each.is_leaf]
-    leaves += arguments.leaves if isinstance(arguments, Arguments) else ()
-    try:
-        roots = [each for each in tensors if each.requires_grad and not each.is_leaf]
-        if not leaves or not roots:
-            return None
-        found = al.autograd.grad([(each * each).sum() for each in roots], leaves, allow_unused=True)
-    except al.AotliteError as error:  # of several written operands it may name another one
-        return type(error).__name__, str(error).partition("\n")[0].partition(" f32[")[0]
-    return [None if each is None else (tuple(each.shape), _values(each)) for each in found]
-
-
-def _values(gradient: al.Tensor) -> Any:
-    """The numbers alone: strides of gradients are the engine's matter."""
-    if is_wrapper(gradient):
-        names, spec = flatten(gradient)
-        parts = [_values(getattr(gradient, name)) for name in names]
-        return type(gradient).__name__, str(spec), parts
-    return _numbers(gradient)
-
-
-def is_same(a: Any, b: Any) -> bool:
-    """Whether two observations are equal, numbers up to rounding."""
-    if isinstance(a, np.ndarray):
-        return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True))
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(is_same, a, b))
-    return bool(a == b) and type(a) is type(b)
+Make = Callable[[SizeProgram, dict[str, int]], list[al.Tensor]]
+LINES = {"all": ALL, "plain": PLAIN, "floats": FLOATS}
+OF_VALUES = ("IndexOutOfRangeError", "ArgumentError")
+"""Errors of values, which a capture does not know: see `docs/limits.md`."""
 
 
 def all_sizes(program: SizeProgram, most: int) -> Iterator[dict[str, int]]:
@@ -122,16 +48,17 @@ def check(
     most: int,
     *,
     witnesses: bool = False,
-    make: Callable[[SizeProgram, dict[str, int]], list[al.Tensor]] = SizeProgram.arguments,
+    way: Way = PLAINLY,
+    make: Make = SizeProgram.arguments,
     **options: Any,
 ) -> tuple[Counter[str], str]:
     """Compares a program at all sizes; what was seen, and the first difference, empty if none.
     `make` makes the arguments."""
     seen: Counter[str] = Counter()
-    compiled = al.compile(program.function(), dynamic=True, recompile_limit=1000, **options)
-    difference = _difference(program, compiled, most, seen, make)
+    compiled = al.compile(program.function(), dynamic=way.dynamic, recompile_limit=1000, **options)
+    difference = _difference(program, compiled, most, seen, way, make)
     if difference:
-        return seen, difference
+        return seen, f"{way}\n{difference}"
     for entry in compiled.entries:
         late = getattr(getattr(entry.guarded, "sizes", None), "table", None)
         if late is not None and late.late:
@@ -147,28 +74,58 @@ def check(
         for each in is_open:
             print(f"open: {each}", flush=True)
         if needs["dead"]:  # regions are larger now
-            return seen, _difference(program, compiled, most, Counter(), make)
+            return seen, _difference(program, compiled, most, Counter(), way, make)
     return seen, ""
 
 
 def _difference(
-    program: SizeProgram,
-    compiled: Any,
-    most: int,
-    seen: Counter[str],
-    make: Callable[[SizeProgram, dict[str, int]], list[al.Tensor]],
+    program: SizeProgram, compiled: Any, most: int, seen: Counter[str], way: Way, make: Make
 ) -> str:
     """The first difference of a compiled program from eager at all sizes; empty if none."""
-    eager = program.function()
-    for sizes in all_sizes(program, most):
-        expected = observed(eager, make(program, sizes))
-        found = observed(compiled, make(program, sizes))
+    callers = [Caller(each, way, draws=program.draws) for each in (program.function(), compiled)]
+    without = attrs.evolve(program, requires_grad=(False,) * len(program.shapes))
+    for turn, sizes in enumerate(all_sizes(program, most)):
+        called = without if way.turns == "detached" and turn % 2 else program
+        given = [make(called, sizes) for _ in callers]
+        expected, found = (
+            caller.observe(arguments, turn)
+            for caller, arguments in zip(callers, given, strict=True)
+        )
         seen["points"] += 1
-        if isinstance(found[0], str) and found[0] == "UnsupportedError" and found != expected:
-            seen["refused"] += 1
-        elif not is_same(expected, found):
+        if is_same(expected, found):
+            continue
+        why = _known_difference(program, expected, found, sizes, make)
+        if not why:
             return f"at {sizes}:\n  eager    {expected}\n  compiled {found}"
+        seen[why] += 1
+        for caller in callers:
+            caller.earlier = None
+        if _is_error(found[0]) and not is_same(written(given[1]), written(make(called, sizes))):
+            return f"at {sizes}: arguments are written, though the call raised {found[0]}"
     return ""
+
+
+def _is_error(facts: Any) -> bool:
+    return isinstance(facts[0], str)
+
+
+def _known_difference(
+    program: SizeProgram, expected: list[Any], found: list[Any], sizes: dict[str, int], make: Make
+) -> str:
+    """Why a call may differ from eager's: it is refused, or raises other errors of values."""
+    if any(each and each[0] == "UnsupportedError" for each in found):
+        return "refused"
+    if not _is_error(expected[0]) or expected[0][0] not in OF_VALUES:
+        return ""
+    if _is_error(found[0]):
+        return "earlier"
+    op = expected[0][1].partition(":")[0]
+    alone = al.compile(program.function(), dynamic=True, backend="reference")
+    alone(*make(program, sizes))
+    [entry] = alone.entries
+    nodes = entry.partition.forward.nodes
+    is_dead = not any(n.op == "call" and n.target.name.startswith(op) for n in nodes)
+    return "dead" if is_dead else ""
 
 
 def needs_of_guards(compiled: Any) -> tuple[Counter[str], list[str]]:
@@ -201,13 +158,14 @@ class Outcome:
 
 
 def outcome(
-    seed: int, most: int, of_three: int, backend: str, *, witnesses: bool, floats: bool = False
+    seed: int, most: int, of_three: int, backend: str, *, witnesses: bool, lines: str = "all"
 ) -> Outcome:
     """Compares the program of a seed at all sizes; an error is a difference."""
-    program = draw(seed, floats=floats)
+    program = draw(seed, LINES[lines])
+    way = Way.drawn(seed) if lines == "all" else PLAINLY
     try:
         largest = most if len(program.symbols) < 3 else of_three
-        seen, difference = check(program, largest, witnesses=witnesses, backend=backend)
+        seen, difference = check(program, largest, witnesses=witnesses, way=way, backend=backend)
     except Exception as error:
         seen, difference = Counter(), f"{type(error).__name__}: {error}"
     if witnesses and seen["open"]:
@@ -282,7 +240,7 @@ def main() -> int:
     seeds = range(totals.next, totals.first + given.count)
     of_three = given.most if given.most_of_three is None else given.most_of_three
     how = {"most": given.most, "of_three": of_three, "backend": given.backend}
-    one = partial(outcome, **how, witnesses=given.witnesses, floats=given.floats)
+    one = partial(outcome, **how, witnesses=given.witnesses, lines=given.lines)
     with ExitStack() as stack:
         found: Iterator[Outcome] = map(one, seeds)
         if given.jobs > 1:
@@ -306,7 +264,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--most-of-three", type=int, help="that of three sizes (default: the same)")
     parser.add_argument("--backend", default="reference")
     parser.add_argument("--witnesses", action="store_true", help="look for those of all guards")
-    parser.add_argument("--floats", action="store_true", help="programs that compute floats")
+    parser.add_argument(
+        "--lines", choices=LINES, default="all", help="what programs do (default: all)"
+    )
     parser.add_argument("--show", type=int, default=5, help="differences to print (default 5)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument(

@@ -15,7 +15,7 @@ import pytest
 import aotlite as al
 from aotlite.backends.native.compiler.toolchain import find_compiler
 from tests.end_to_end.drawn_size_programs import TRIED, SizeProgram, draw
-from tests.end_to_end.size_programs import is_same, observed
+from tests.end_to_end.size_calls import is_same, observed
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
 
+import aotlite as al
 from aotlite.backends.native.compiler.toolchain import find_compiler
 from tests.end_to_end.drawn_size_programs import SizeProgram, draw
-from tests.end_to_end.size_programs import check
+from tests.end_to_end.size_calls import TURNS, Caller, Way, is_same
+from tests.end_to_end.size_program_lines import FLOATS
+from tests.end_to_end.size_programs import check, outcome
 
 
 def compared(seeds: range, most: int, **options: Any) -> Counter[str]:
@@ -36,9 +41,37 @@ def test_random_programs_of_sizes_are_eagers_at_all_sizes() -> None:
 def test_random_programs_of_floats_of_sizes_are_eagers_at_all_sizes() -> None:
     seen: Counter[str] = Counter()
     for seed in range(2000, 2020):
-        program = draw(seed, floats=True)
+        program = draw(seed, FLOATS)
         seen.update(compared_one(program, 4, backend="reference"))
     assert seen["served"] >= 1.2 * seen["entries"]
+
+
+@pytest.mark.rules("DYN-1", "DYN-2", "DYN-3", "DYN-5", "DYN-8", "DYN-30")
+def test_random_programs_of_all_lines_are_eagers_in_the_ways_of_calling_them() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(5000, 5015):
+        found = outcome(seed, 3, 2, "reference", witnesses=False)
+        assert not found.difference, found.difference
+        seen.update(found.seen)
+    assert seen["refused"] <= 0.1 * seen["points"]
+    assert seen["served"] >= 1.2 * seen["entries"]
+
+
+@pytest.mark.rules("DYN-3", "DYN-8")
+def test_a_difference_is_seen_in_each_way_of_calling() -> None:
+    """A compiled function that is wrong in every third call."""
+    program = SizeProgram((("n",),), ("return [a0 * 2.0]",), requires_grad=(True,))
+    right, turns = program.function(), itertools.count()
+
+    def wrong(x: al.Tensor) -> Any:
+        return right(x) if next(turns) % 3 else [x.detach() * 2.0]
+
+    for way in map(partial(Way, None), TURNS):
+        callers = [Caller(each, way) for each in (right, wrong)]
+        seen = [
+            [each.observe(program.arguments({"n": n}), n) for each in callers] for n in range(6)
+        ]
+        assert not all(is_same(*each) for each in seen), way
 
 
 @pytest.mark.rules("DYN-11", "DYN-25")

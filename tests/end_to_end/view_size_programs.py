@@ -19,7 +19,8 @@ import numpy as np
 
 import aotlite as al
 from tests.end_to_end.drawn_size_programs import SizeProgram, draw
-from tests.end_to_end.size_programs import Arguments, check, compare_many, parser_of
+from tests.end_to_end.size_calls import Arguments
+from tests.end_to_end.size_programs import check, compare_many, parser_of
 
 KINDS = ("apart", "overlap", "begin", "turned")
 """Windows one behind the other, windows that overlap, windows that begin at one element, and these

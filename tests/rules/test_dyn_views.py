@@ -9,7 +9,7 @@ import pytest
 
 import aotlite as al
 from tests.end_to_end.drawn_size_programs import draw
-from tests.end_to_end.size_programs import Arguments, is_same, observed
+from tests.end_to_end.size_calls import Arguments, is_same, observed
 from tests.end_to_end.view_size_programs import HISTORIES, KINDS, check_views
 
 CALLS = ((3, 8), (4, 9), (1, 6), (0, 5), (2, 5))
