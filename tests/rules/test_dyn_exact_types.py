@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -299,6 +300,17 @@ class Config:
 CONFIG = Config()
 
 
+@attrs.define
+class Settings:
+    """A class of attrs, whose parts are checked and converted."""
+
+    scale: float = attrs.field(default=2, validator=attrs.validators.gt(0))
+    name: str = attrs.field(default="", converter=attrs.converters.optional(str))
+
+
+SETTINGS = Settings()
+
+
 class Named(al.nn.Module):
     """A module that asks for its own class."""
 
@@ -323,6 +335,7 @@ SILENT: dict[str, Callable[[Any], Any]] = {
     "enum": lambda x: x * 2 if CONFIG.mode is Mode.FAST else x,
     "dtype": lambda x: x * 2 if x.dtype is al.float32 else x,
     "dataclass": lambda x: x * CONFIG.scale if CONFIG == Config() else x,
+    "attrs": lambda x: x * SETTINGS.scale * Settings(scale=x.shape[0]).scale,
     "isinstance": lambda x: x * x.shape[0] if isinstance(x.shape[0], int) else x,
     "device": lambda x: x * 2 + al.ones(x.shape[0], device=DEVICE),
     "lazy object": lambda x: x * HOLDS.count,

@@ -290,7 +290,8 @@ class _Search:
         elif kind is types.FunctionType:
             self._visit_function(thing, of_class)
         elif issubclass(kind, (types.ModuleType, type)):
-            self._places.append(thing)
+            if not _is_of_attrs(thing):
+                self._places.append(thing)
             self._push([kind] if is_users(kind) else [])
         elif kind is types.MethodType:
             self._push([thing.__self__])
@@ -321,7 +322,7 @@ class _Search:
         cells = [_contents(cell) for cell in function.__closure__ or ()]
         kept = (function.__defaults__ or (), (function.__kwdefaults__ or {}).values(), cells)
         self._push(x for each in (*kept, vars(function).values()) for x in each)
-        if not is_users(function):
+        if not is_users(function) or _is_of_attrs(function):
             return
         read, scope = _read(function.__code__), function.__globals__
         self.scopes[id(scope)] = scope
@@ -395,6 +396,12 @@ def _calls_methods(base: type) -> bool:
     """Whether a class may call methods of classes made of it by names that no user's code has."""
     is_ours = base.__module__.partition(".")[0] == "aotlite"
     return not is_users(base) and not is_ours and base is not object
+
+
+def _is_of_attrs(thing: types.FunctionType | types.ModuleType | type) -> bool:
+    """Whether a function or class is one of attrs, which asks what its own classes have. What it
+    writes for a class has the module of the class."""
+    return (getattr(thing, "__module__", None) or "").startswith("attr.")
 
 
 def _name(thing: object) -> str:

@@ -12,6 +12,7 @@ from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import COMPLEX, FLOATING, DType
 from aotlite.ir.dtypes.limits import finfo, iinfo
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.binding import NUMBERS
@@ -228,7 +229,10 @@ def _spaced_element(k: Loops, meta: TensorMeta, start: float, end: float, i: Pos
     (steps,) = meta.shape
     step = float(end - start) / max(steps - 1, 1)
     below, above = (k.cast(k.position(x), dtypes.float64) for x in (i, steps - 1 - i))
-    return k.where(i < steps // 2, below * step + start, -(above * step) + end)
+    found = k.where(i < steps // 2, below * step + start, -(above * step) + end)
+    if not is_symbolic((steps,)):
+        return found
+    return k.where(i < 2 - steps, k.number(start, dtypes.float64), found)  # of one step the start
 
 
 def _linspace_loops(

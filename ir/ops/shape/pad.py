@@ -259,6 +259,8 @@ def padding_backward_loops(name: str, sides_of: Sides) -> Callable[..., object]:
             return k.map(meta, lambda *i: 0)
         sides = sides_of(tuple(size), padding)
         runs = [_single(runs_of(name, n, pair)) for n, pair in zip(size, sides, strict=True)]
+        if not all(runs):  # a symbolic size of 0
+            return k.map(meta, lambda *i: 0)
         if any(len(each) > _UNROLLED for each in runs):
             return None
         zero = k.number(0, accumulator(meta.dtype))

@@ -197,3 +197,52 @@ def test_joined_rows_are_read_backwards(backend):
         x = al.arange(math.prod(shape)).reshape(shape) / 8
         np.testing.assert_allclose(compiled(x).numpy(), mirrored(x).numpy(), rtol=1e-4, atol=1e-5)
     assert len(compiled.entries) == 1
+
+
+FACTORIES = {
+    "linspace": lambda n: al.linspace(1.5, 7, n),
+    "linspace of ints": lambda n: al.linspace(3, -10, n, dtype=al.int64),
+    "linspace to a size": lambda n: al.linspace(n / 2, 3 * n, n),
+    "logspace": lambda n: al.logspace(0, 2, n),
+    "arange": lambda n: al.arange(1, 2 * n + 1, 2),
+    "eye": lambda n: al.eye(n, 2),
+    "full": lambda n: al.full((n, 2), n),
+    "tril_indices": lambda n: al.tril_indices(n, n, 1),
+}
+
+
+@pytest.mark.rules("SIZ-2", "SIZ-6")
+@pytest.mark.parametrize("backend", ["loops", pytest.param("cpu", marks=needs_compiler)])
+@pytest.mark.parametrize("name", FACTORIES)
+def test_what_is_made_of_a_size_alone(name, backend):
+    """One step of linspace is its start, which equals no other number for all sizes."""
+    compiled = al.compile(FACTORIES[name], dynamic=True, backend=backend)
+    for n in (3, 1, 0, 2, 8):
+        np.testing.assert_allclose(compiled(n).numpy(), FACTORIES[name](n).numpy(), rtol=1e-6)
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("SIZ-13")
+@pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
+@pytest.mark.parametrize("backend", ["loops", pytest.param("cpu", marks=needs_compiler)])
+def test_gradient_of_padded_rows_of_which_there_are_none(mode, backend):
+    compiled = al.compile(lambda x: al.pad(x, (1, 1), mode), dynamic=True, backend=backend)
+    for n in (2, 0, 3):
+        x = al.ones(n, 3).requires_grad_()
+        compiled(x).sum().backward()
+        assert x.grad.shape == (n, 3)
+        assert x.grad.sum().item() == 5 * n
+
+
+@pytest.mark.rules("SIZ-13")
+@pytest.mark.parametrize("backend", ["loops", pytest.param("cpu", marks=needs_compiler)])
+def test_convolution_of_no_channels(backend):
+    """The groups are no quotient of two sizes of 0."""
+    compiled = al.compile(al.conv1d, dynamic=True, backend=backend)
+    for n in (2, 0):
+        x, w = al.ones(2, n, 6).requires_grad_(), al.ones(3, n, 3).requires_grad_()
+        y = compiled(x, w)
+        assert y.tolist() == [[[3.0 * n] * 4] * 3] * 2
+        y.sum().backward()
+        assert (x.grad.shape, w.grad.shape) == (x.shape, w.shape)
+    assert len(compiled.entries) == 1

@@ -162,7 +162,7 @@ class Convolution:
 
 def convolution(image: Ints, weight: Ints, out: Ints, window: Window, dtype: DType) -> Convolution:
     """The convolution of these shapes of input, weight and result."""
-    groups = image[1] // weight[1] if weight[1] else 1
+    groups = image[1] // weight[1] if weight[1] > 0 else 1
     formed = accumulator(dtype)
     return Convolution(
         window, groups, image[0], weight[1], weight[0] // groups, image[2:], out[2:], formed
