@@ -146,9 +146,9 @@ class CompiledFunction(EntryReports):
             self._runs = tuple(run for run in self._runs if run is not entry.guarded.call)
 
     def _compile(self, call: FlatArguments) -> CompiledEntry:
-        function, earlier = self.function, self._forms.get(call.form, ())
-        sizes = symbolic_sizes(function, call, earlier, self.options, self._rules)
-        given = call.leaves, call.tensors(), flat_results, self._name, sizes
+        function, made = self.function, self._forms.get(call.form, ())
+        sizes = symbolic_sizes(function, call, made, self.options, self._rules, why := list[str]())
+        given = call.leaves, call.tensors(), flat_results, self._name, sizes, why
         return compile_once(Request(function, on_leaves(function, call), *given), self.options)
 
     # --- errors

@@ -25,10 +25,7 @@ from aotlite.inspect import Stages, stages_of
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.pipeline.options import make_options
 
-_NO_SYMBOLS = (
-    "# No size is a symbol: no argument has one, or the function has code that takes no symbols "
-    "(docs/limits.md, limits of sizes as symbols)."
-)
+_NO_SYMBOLS = "# No size is a symbol: {} (docs/limits.md, limits of sizes as symbols)."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,11 +73,16 @@ def _explained(args: argparse.Namespace) -> str:
         with _blaming(f"{name} raised", "a function that runs on the given arguments", path):
             stages = stages_of(function, *positional, **named)
     text = str(stages if args.stage is None else stages.record(args.stage))
-    return f"{text}\n\n{_NO_SYMBOLS}" if args.dynamic and not _has_symbols(stages) else text
+    why = _why_no_symbols(stages) if args.dynamic else None
+    return text if why is None else f"{text}\n\n{_NO_SYMBOLS.format(why)}"
 
 
-def _has_symbols(stages: Stages) -> bool:
-    return "8 partition, conditions" in stages.names
+def _why_no_symbols(stages: Stages) -> str | None:
+    """Why no size is a symbol; None if one is."""
+    made = [each.made for each in stages if each.name == "8 partition, conditions"]
+    if any(each.symbols for each in made):
+        return None
+    return "; ".join([why for each in made for why in each.refused]) or "no argument has one"
 
 
 def _of_all_sizes(function: Callable[..., object]) -> CompiledFunction:

@@ -43,7 +43,7 @@ from aotlite.pipeline.checks.reanalysis import check_metadata
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
 from aotlite.pipeline.size_regions.records import StageRecords
-from aotlite.pipeline.size_regions.region import region_entry, said_in_numbers
+from aotlite.pipeline.size_regions.region import region_entry, said_in_numbers, show_numbers
 from aotlite.stages import NAMES
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
@@ -110,6 +110,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
     captured, cut = _cut(captured, compilation)
     if captured.recorder.sizes:
         return region_entry(cut, captured, request, compilation, _entry, retraced)
+    show_numbers(captured, request, compilation)
     of = request.leaves, captured, cut.meta, cut.convention.bases, cut.partition
     return _entry(compilation, request.name, f"{compilation.number}", cut, guarded_values_of(*of))
 

@@ -44,13 +44,15 @@ class Request:
     name: str
     sizes: SymbolicSizes | None = None
     """The symbols for sizes of arguments; None where all sizes are numbers."""
+    refused: list[str] = attrs.field(factory=list)
+    """Why sizes that were to be symbols are numbers all the same."""
 
     def captured_by(self, capture: Callable[..., Captured]) -> Captured:
         """Runs stage 1, given as `capture`."""
         call = self.function, self.call, self.leaves, self.tensors, self.flatten, self.name
         if self.sizes is None:
             return with_plain_keys(capture(*call))
-        return with_plain_keys(by_symbols(self.sizes, capture, call))
+        return with_plain_keys(by_symbols(self.sizes, capture, call, self.refused))
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -289,6 +289,8 @@ def test_a_function_of_many_sizes_is_shown_with_its_symbols(model, explain):
 
 # ------------------------------------------------------------------------- symbols and conditions
 PLAIN = """\
+import json
+
 import aotlite as al
 
 def pooled(x, w, n=2):
@@ -306,6 +308,15 @@ def chained(x, w):
 
 def exact(x):
     return x * 2 if type(x.shape[0]) is int else x
+
+def told(x):
+    return x * len(json.dumps(x.shape[0]))
+
+def named(x, y):
+    return {x.shape[0]: x + y}
+
+def scaled(x, rate):
+    return x * rate if rate > 0.5 else x
 """
 BOTH = ["--arg", "f32[4,3]", "--arg", "f32[3,2]"]
 
@@ -338,9 +349,9 @@ def test_dynamic_makes_all_sizes_and_ints_symbols_and_shows_the_conditions(plain
         "s4 is 2 in this call, 0 or more in others: size 1 of argument 1",
         "Conditions, with the lines that ask:",
         "  s1 % 2 == 0",
-        "    model.py:4 in pooled: if x.shape[0] % 2 == 0:",
+        "    model.py:6 in pooled: if x.shape[0] % 2 == 0:",
         "  (s1*s2) % 2 == 0",
-        "    model.py:5 in pooled: return (x.reshape(-1, 2).sum(1) * n).sum()",
+        "    model.py:7 in pooled: return (x.reshape(-1, 2).sum(1) * n).sum()",
         "sound",
     ] == conditions(found)
 
@@ -348,7 +359,7 @@ def test_dynamic_makes_all_sizes_and_ints_symbols_and_shows_the_conditions(plain
 @pytest.mark.rules("DYN-8")
 def test_a_condition_that_an_op_asks_has_its_name_and_line(plain, explain):
     found = explain(f"{plain}:chained", *BOTH, "--dynamic", "--stage", "conditions")
-    assert "  matmul, model.py:14 in chained: return x @ w" in found
+    assert "  matmul, model.py:16 in chained: return x @ w" in found
     assert "  s1 == s2\n" in found
 
 
@@ -379,18 +390,50 @@ def test_without_symbols_there_are_no_conditions(plain, explain, refused):
 
 
 @pytest.mark.rules("DYN-33")
-def test_dynamic_says_where_no_size_became_a_symbol(plain, explain):
-    said = "# No size is a symbol: "
-    assert said in explain(f"{plain}:exact", "--arg", "f32[4]", "--dynamic").splitlines()[-1]
-    assert said not in explain(f"{plain}:exact", "--arg", "f32[4]")
-    assert said not in explain(f"{plain}:chained", *BOTH, "--dynamic")
+@pytest.mark.parametrize(
+    ("name", "given", "why"),
+    [
+        ("exact", ["f32[4]"], "type (model.py:19 in exact: return x * 2 if type(x.shape[0]) is"),
+        ("told", ["f32[4]"], "model.py:22 in told: return x * len(json.dumps(x.shape[0])) takes"),
+        ("named", ["f32[4]", "f32[4]"], "a key of a dict that the function returns has a number"),
+        ("scaled", ["f32[]", "0.75"], "no argument has one"),
+    ],
+)
+def test_dynamic_says_why_no_size_became_a_symbol(plain, explain, name, given, why):
+    arguments = [word for value in given for word in ("--arg", value)]
+    said = f"# No size is a symbol: {why}"
+    for stage in ([], ["--stage", "capture"]):
+        found = explain(f"{plain}:{name}", *arguments, "--dynamic", *stage)
+        assert found.splitlines()[-1].startswith(said)
+    shown = explain(f"{plain}:{name}", *arguments, "--dynamic", "--stage", "conditions")
+    assert shown.splitlines()[1].startswith(said.removeprefix("# "))
+    assert "No size" not in explain(f"{plain}:{name}", *arguments)
+
+
+@pytest.mark.rules("DYN-33")
+def test_dynamic_says_nothing_of_it_where_a_size_is_a_symbol(plain, explain):
+    assert "No size" not in explain(f"{plain}:chained", *BOTH, "--dynamic")
+    given = ["--arg", "f32[4]", "--arg", "1.0"]
+    assert "No size" not in explain(f"{plain}:scaled", *given, "--dynamic")
+
+
+@pytest.mark.rules("DYN-27")
+def test_conditions_on_floats_are_shown_without_symbols(plain, explain):
+    given = ["--arg", "f32[]", "--arg", "0.75", "--dynamic", "--stage", "conditions"]
+    assert [
+        "# 8 partition, conditions: the symbols, and for which sizes the graphs are right",
+        "No size is a symbol: no argument has one.",
+        "Conditions, with the lines that ask:",
+        "  argument 1 > 0.5 is True",
+        "    model.py:28 in scaled: return x * rate if rate > 0.5 else x",
+    ] == explain(f"{plain}:scaled", *given).splitlines()[:5]
 
 
 @pytest.mark.rules("DYN-30")
 def test_a_count_is_shown_with_what_it_counts(plain, explain):
     found = explain(f"{plain}:positive", "--arg", "f32[4]", "--stage", "conditions")
     assert [
-        "u0 is 4 in this call, 0 or more in others: count of nonzero at model.py:11 in positive: "
+        "u0 is 4 in this call, 0 or more in others: count of nonzero at model.py:13 in positive: "
         "return x[x > 0]",
         "Conditions: none.",
         "sound",

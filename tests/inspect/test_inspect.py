@@ -1,6 +1,7 @@
 """`aotlite.inspect`: stages, sentences and dumps say what was compiled."""
 
 import re
+from collections.abc import Sequence
 
 import pytest
 
@@ -545,3 +546,17 @@ def test_what_is_asked_of_a_region_later_is_not_kept():
     assert meta.span > 0
     look_at("8 partition, forward", compiled.forward_graph)
     assert before == table.cache
+
+
+@pytest.mark.rules("DYN-15")
+def test_tables_of_entries_are_sequences():
+    compiled = al.compile(lambda x: x * 2, dynamic=False, backend="reference")
+    for size in (2, 3, 4):
+        compiled(al.ones(size))
+    for table in (compiled.regions(), compiled.explain_recompiles()):
+        assert isinstance(table, Sequence)
+        first, second, third = table
+        assert (table[0], table[-1], table[1:]) == (first, third, (second, third))
+        assert table.index(second) == 1 and second in table
+        with pytest.raises(IndexError):
+            table[3]

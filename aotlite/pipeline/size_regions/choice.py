@@ -41,6 +41,8 @@ from aotlite.stages.records.symbolic_sizes import (
 from aotlite.stages.s1_capture.subclass_fakes import parts_by_role
 from aotlite.stages.shared.memory.sized_views import why_numbers
 
+_ARRAYS = "an argument is an ndarray, and NumPy's functions take numbers"
+
 
 # ------------------------------------------------------------------------------------- the choice
 def symbolic_sizes(
@@ -49,17 +51,20 @@ def symbolic_sizes(
     earlier: Collection[CompiledEntry],
     options: Options,
     rules: RuleResults,
+    refused: list[str],
 ) -> SymbolicSizes | None:
     """The sizes and ints that become symbols in the compilation for a call; None if there are none.
 
     `earlier` are the entries for calls of this form, and `rules` what captures of this function
-    have found that rules of ops need.
+    have found that rules of ops need. `refused` gets the reason if all that were asked for stay
+    numbers.
     """
     is_asked = options.dynamic_shapes is not None or bool(MARKS)
     noted = any(hasattr(tensor, "_dynamic_dims") for _, tensor in call.tensors())
     if not (options.dynamic or options.dynamic is None and (earlier or noted) or is_asked):
         return None
     if call.has_arrays:  # NumPy's functions take numbers alone
+        refused += [f"{_ARRAYS} (NDA-2)"] if options.dynamic else []
         options = attrs.evolve(options, dynamic=False)
     named = named_sizes(function, call, options.dynamic_shapes)
     seen = list(earlier) if options.dynamic is None else []
@@ -69,8 +74,8 @@ def symbolic_sizes(
         if index >= options.num_params_buffers:
             asked = _of_argument(index, tensor, metas, named, options)
             requests |= _with_gaps(asked, index, tensor, [each.meta for each in earlier])
-    refused = {index for index, tensor in call.tensors() if _was_refused(index, tensor, earlier)}
-    requests = {x: y for x, y in requests.items() if y.is_marked or x.argument not in refused}
+    plain = {index for index, tensor in call.tensors() if _was_refused(index, tensor, earlier)}
+    requests = {x: y for x, y in requests.items() if y.is_marked or x.argument not in plain}
     requests |= _ints(call, named, seen, options, {each.name for each in requests.values()})
     if not requests:
         return None
@@ -81,6 +86,7 @@ def symbolic_sizes(
             whole = {i for i, tensor in call.tensors() if i in marked and is_wrapper(tensor)}
             requests = {x: y for x, y in requests.items() if y.is_marked or x.argument in whole}
     if not requests:
+        refused.append(f"{question} would find that a symbol is no int (DYN-33)")
         return None
     made = SymbolicSizes(requests, share_rules(SymbolTable(), rules))
     made.table.computes.scopes = scopes

@@ -123,6 +123,15 @@ def region_entry(
     return CompiledEntry(*made, plain, facts_of(first.guards), _free_symbols(sizes, guards))
 
 
+def show_numbers(captured: Captured, request: Request, compilation: Compilation) -> None:
+    """Shows observers the conditions on floats of an entry without symbols, and why it has none
+    where sizes were to be symbols."""
+    if (sizes := captured.recorder.sizes) is not None and sizes.floats or request.refused:
+        none = SymbolicSizes({}) if sizes is None else sizes
+        made = SizeConditions.of(none, (), request.refused)
+        compilation.observers.show("8 partition, conditions", made)
+
+
 def _free_symbols(sizes: SymbolicSizes, guards: Sequence[Assumption]) -> dict[Source, bool]:
     """Each symbol's source, and whether it was marked, or no guard fixes it."""
     fixed = [names_in(each.fact) for each in guards if each.specializes]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 import attrs
 
@@ -100,22 +100,34 @@ class RegionRow:
         return number, known, ("\n".join(conditions) or "none on symbols") + proof, calls, whys
 
 
-@attrs.frozen(repr=False)
-class RegionTable:
-    """The entries of a compiled function; prints as a table."""
+Row = TypeVar("Row")
 
-    rows: tuple[RegionRow, ...]
+
+@attrs.frozen(repr=False)
+class _Rows(Sequence[Row], Generic[Row]):
+    """A sequence of rows."""
+
+    rows: tuple[Row, ...]
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
+    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@attrs.frozen(repr=False)
+class RegionTable(_Rows[RegionRow]):
+    """The entries of a compiled function: a sequence that prints as a table."""
 
     @classmethod
     def of(cls, entries: Iterable[CompiledEntry], *, witnesses: bool = False) -> RegionTable:
         """The table of these entries."""
         return cls(tuple([RegionRow.of(each, witnesses=witnesses) for each in entries]))
-
-    def __iter__(self) -> Iterator[RegionRow]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     def __repr__(self) -> str:
         lines = [row.cells(index) for index, row in enumerate(self.rows)]
@@ -134,17 +146,10 @@ class Recompile:
 
 
 @attrs.frozen(repr=False)
-class RecompileTable:
-    """The compilations of a function; prints as a table."""
+class RecompileTable(_Rows[Recompile]):
+    """The compilations of a function: a sequence that prints as a table."""
 
     name: str
-    rows: tuple[Recompile, ...]
-
-    def __iter__(self) -> Iterator[Recompile]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     def __repr__(self) -> str:
         lines = [
@@ -183,7 +188,7 @@ class EntryReports:
     def explain_recompiles(self) -> RecompileTable:
         """For each entry, the guard of each earlier entry that failed for the call it was made for.
         Entries that are no longer kept are named, too."""
-        return RecompileTable(self._name, tuple(self.recompiles))
+        return RecompileTable(tuple(self.recompiles), self._name)
 
     @property
     def forward_graph(self) -> Graph:

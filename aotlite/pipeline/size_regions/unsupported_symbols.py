@@ -35,9 +35,13 @@ _RAISE = opmap["RAISE_VARARGS"]
 
 
 def by_symbols(
-    sizes: SymbolicSizes, capture: Callable[..., Captured], call: Sequence[object]
+    sizes: SymbolicSizes,
+    capture: Callable[..., Captured],
+    call: Sequence[object],
+    refused: list[str],
 ) -> Captured:
-    """The capture with symbols; with numbers, if code refuses symbols that nobody asked for.
+    """The capture with symbols; with numbers, if code refuses symbols that nobody asked for:
+    `refused` gets the reason.
 
     An error of eager's is raised by the second one as by the first. Where a size is marked or
     named, the error names the user's line.
@@ -51,6 +55,7 @@ def by_symbols(
         if not kept and not views:
             return captured
         captured.recorder.close()
+        refused.append(f"{kept} has a number made of one (DYN-23)" if kept else _of(views))
         if marked and kept:
             what = f"{', '.join(marked)} is marked as dynamic, and {kept} has a number made of it"
             raise noted(
@@ -69,7 +74,17 @@ def by_symbols(
         if not (of_symbols or isinstance(error, UnsupportedError) or _names_class(error, *call)):
             raise
         views = []
-    return by_symbols(without(sizes, views), capture, call) if views else capture(*call)
+        words = f"{type(error).__name__}: {error}".partition("\n")[0]
+        refused.append(f"{_line(error.__traceback__)} takes no symbols ({words})")
+    if not views:
+        return capture(*call)
+    return by_symbols(without(sizes, views), capture, call, refused)
+
+
+def _of(views: Sequence[InputRole]) -> str:
+    """Why sizes of these views are numbers."""
+    names = " and ".join([f"argument {index}" for index in sorted(set(arguments_of(views)))])
+    return f"{names} are views of one base, and the function changes one (SYN-12)"
 
 
 def _check_views(captured: Captured, sizes: SymbolicSizes, views: Sequence[InputRole]) -> None:

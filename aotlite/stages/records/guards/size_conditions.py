@@ -67,9 +67,13 @@ class SizeConditions:
     proof: Verdict | None
     """Whether the conditions imply all that was used about sizes; None with `verify=0`."""
     table: SymbolTable
+    refused: tuple[str, ...] = ()
+    """Why sizes that were to be symbols are numbers."""
 
     @classmethod
-    def of(cls, sizes: SymbolicSizes, guards: Sequence[Assumption]) -> SizeConditions:
+    def of(
+        cls, sizes: SymbolicSizes, guards: Sequence[Assumption], refused: Sequence[str] = ()
+    ) -> SizeConditions:
         """The conditions of a capture whose guards these are."""
         table = sizes.table
         symbols = [
@@ -82,13 +86,16 @@ class SizeConditions:
             )
             for name, room in sizes.rooms.items()
         ]
-        return cls(tuple(symbols), tuple(guards), tuple(sizes.floats.facts), sizes.proof, table)
+        facts = tuple(symbols), tuple(guards), tuple(sizes.floats.facts)
+        return cls(*facts, sizes.proof, table, tuple(refused))
 
     def __str__(self) -> str:
         """The symbols, the conditions with the lines that ask, and the proof, a line each."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
+        if not self.symbols:
+            yield f"No size is a symbol: {'; '.join(self.refused) or 'no argument has one'}."
         yield from map(str, self.symbols)
         if self.guards or self.floats:
             yield "Conditions, with the lines that ask:"
@@ -98,6 +105,8 @@ class SizeConditions:
             yield f"  {guard.text}{_asked(guard.location, guard.op)}"
         for fact in self.floats:
             yield f"  {fact.text}{_asked(fact.location, None)}"
+        if not self.symbols:  # of floats nothing is proved
+            return
         proof = "none was asked for (verify=0)" if self.proof is None else self.proof
         yield f"Proof that they suffice: {proof}"
 
