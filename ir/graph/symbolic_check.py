@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph.graph import Constant, Graph, Node, map_nodes
 from aotlite.ir.graph.symbolic.numbers import at_sizes
-from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.assumption import NO_VALUE, concrete
 from aotlite.ir.symbols.cases.parts import parts_of
 
 __all__ = ["differs_from", "is_wrong_at", "misfit", "same_program"]
@@ -30,8 +30,8 @@ def misfit(graph: Graph, values: Values) -> str | None:
         recorded = node.target.result_for(key)
         try:
             expected, numbers = concrete(recorded, values), concrete(key, values)
-        except ZeroDivisionError:
-            return f"{graph.names[node]}: a size is divided by 0"
+        except NO_VALUE as error:
+            return f"{graph.names[node]}: a size has no value: {error}"
         try:
             found = node.target.result_for(numbers)
         except AotliteError as error:
@@ -56,7 +56,7 @@ def differs_from(recorded: Graph, trace: Callable[[Values], Graph]) -> Callable[
     def differs(values: Values) -> bool:
         try:
             return not same_program(at_sizes(recorded, values), trace(values))
-        except (AotliteError, ZeroDivisionError):
+        except (AotliteError, *NO_VALUE):
             return True
 
     return differs

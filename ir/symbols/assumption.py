@@ -21,6 +21,7 @@ from aotlite.ir.symbols.polynomial import subtract
 from aotlite.ir.symbols.symint import RELATIONS, SymBool, SymInt
 
 __all__ = [
+    "NO_VALUE",
     "Assumption",
     "Texts",
     "at_places",
@@ -32,6 +33,10 @@ __all__ = [
     "unmarked",
     "with_hints",
 ]
+
+
+NO_VALUE: Final = (ArithmeticError, ValueError)
+"""What a fact or an expression raises where it has no value: a divisor is 0, a root of less."""
 
 
 class TraceState(Protocol):
@@ -73,7 +78,7 @@ class Assumption:
             if type(left) is float or type(right) is float:
                 return False  # an earlier assumption, that no exponent is negative, fails then
             return RELATIONS[self.fact.relation](left, right)
-        except (ArithmeticError, ValueError):  # an earlier assumption fails then: a divisor is 0
+        except NO_VALUE:  # an earlier assumption fails then: a divisor is 0
             return False
 
     def __repr__(self) -> str:

@@ -92,6 +92,7 @@ def _difference(
             for caller, arguments in zip(callers, given, strict=True)
         )
         seen["points"] += 1
+        seen["raised"] += _is_error(expected[0])
         if is_same(expected, found):
             continue
         why = _known_difference(program, expected, found, sizes, make)

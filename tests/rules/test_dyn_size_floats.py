@@ -179,6 +179,26 @@ def test_a_comparison_of_a_size_with_a_float_is_one_of_ints(relation: str, numbe
         assert "." not in guard and "nan" not in guard
 
 
+@pytest.mark.rules("DYN-25", "DYN-38")
+@pytest.mark.parametrize("root", ["math.sqrt(abs(n - 2)) < 2", "n < 3 or math.sqrt(n - 3) < 2"])
+def test_a_root_beside_a_search_by_cases(root: str) -> None:
+    """Cases of `n // 2` are looked at where the root of what the hints give has no value."""
+    scope: dict[str, Any] = {"math": math, "al": al}
+    exec(
+        "def function(x, y):\n"
+        "    n = x.shape[1]\n"
+        f"    v = x + 1 if {root} else x\n"
+        "    x.add_(y)\n"
+        "    return x.take(al.arange(n // 2)), v[-(-(-n // 2)) : -1 : 2]\n",
+        scope,
+    )
+    function = scope["function"]
+    compiled = al.compile(function, dynamic=True, backend="reference")
+    for size in (5, 0, 1, 3, 7):
+        given = [(al.ones(3, size), al.ones(size)) for _ in range(2)]
+        assert list(map(words, compiled(*given[0]))) == list(map(words, function(*given[1])))
+
+
 @pytest.mark.rules("DYN-37")
 def test_an_error_at_some_sizes_is_that_of_eager() -> None:
     def function(x: al.Tensor, n: int) -> al.Tensor:

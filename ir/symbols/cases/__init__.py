@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar, cast
 
 from aotlite.ir.errors import AotliteError
-from aotlite.ir.symbols.assumption import Answer, Assumption, concrete
+from aotlite.ir.symbols.assumption import NO_VALUE, Answer, Assumption, concrete
 from aotlite.ir.symbols.calls import settled, text_of
 from aotlite.ir.symbols.cases.parts import (
     Fact,
@@ -51,7 +51,7 @@ _FEW = 4
 """The most facts that replace one."""
 _LARGER = {0: 13, 1: 11}
 """What stands for a hint that may be a coincidence."""
-_FAILS = (AotliteError, ZeroDivisionError)
+_FAILS = (AotliteError, *NO_VALUE)
 
 
 def fewest(table: SymbolTable, function: Callable[..., T], operands: tuple[object, ...]) -> T:

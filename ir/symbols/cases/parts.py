@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol, TypeAlias, TypeVar, cast
 
-from aotlite.ir.symbols.assumption import Answer, concrete
+from aotlite.ir.symbols.assumption import NO_VALUE, Answer, concrete
 from aotlite.ir.symbols.calls import Call, Computed
 from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.polynomial import Atom, Symbol
@@ -97,10 +97,10 @@ class SizePart:
         return moved
 
     def learn(self, fact: Fact, *, defined: bool = False) -> bool:
-        """Makes a fact known; returns False if it cannot be, and `defined` if it divides by 0."""
+        """Makes a fact known; returns False if it cannot be, and `defined` if it has no value."""
         try:
             moved = moved_fact(fact, self.names)
-        except ZeroDivisionError:
+        except NO_VALUE:
             return defined
         if isinstance(moved, bool):
             return moved
@@ -119,7 +119,7 @@ class SizePart:
         """Whether a fact follows from those that are known."""
         try:
             moved = moved_fact(fact, self.names)
-        except ZeroDivisionError:
+        except NO_VALUE:
             return False
         return isinstance(moved, SymBool) and self.table.known(moved) is True or moved is True
 

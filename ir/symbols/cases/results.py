@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from aotlite.ir.symbols.assumption import Answer, Assumption
+from aotlite.ir.symbols.assumption import NO_VALUE, Answer, Assumption
 from aotlite.ir.symbols.calls import Call, Computed
 from aotlite.ir.symbols.cases.parts import Fact, Open, SizePart, moved_fact, parts_of
 from aotlite.ir.symbols.floats.size_float import SizeFloat
@@ -112,7 +112,7 @@ def keep_known(key: Key, question: RuleQuestion, facts: Sequence[Fact], result: 
     try:
         moved = [moved_fact(fact, part.names) for fact in facts]
         result = part.put(result)
-    except (Open, ZeroDivisionError):
+    except (Open, *NO_VALUE):
         return
     if len(_KNOWN) >= MOST:
         _KNOWN.clear()

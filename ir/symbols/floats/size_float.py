@@ -194,14 +194,22 @@ class SizeFloat(PythonNumber):
         return self
 
 
-def applied(table: Any, operation: Operation, operands: tuple[object, ...], limit: float) -> Any:
+def applied(
+    table: Any,
+    operation: Operation,
+    operands: tuple[object, ...],
+    limit: float,
+    kind: type | None = None,
+) -> Any:
     """The one expression of an operation on these operands: a `SizeFloat` where its value for the
-    hints is a float, a symbolic int where it is an int."""
+    hints is a float, a symbolic int where it is an int. One of another table is of the `kind` that
+    it is there: in a part of the sizes, in which hints need not be, these may have no value."""
     key = ("applied", operation, *map(_key, operands))
     found = table.cache.get(key)
     if found is None:
-        hints = [_valued(each, table.hints, {}) for each in operands]
-        if type(operation.function(*hints)) is float:
+        if kind is None:
+            kind = type(operation.function(*[_valued(each, table.hints, {}) for each in operands]))
+        if kind is float:
             found = SizeFloat(table, operation, operands, limit)
         else:
             found = _computed(table, operation, operands, limit)
@@ -274,11 +282,11 @@ def _valued(value: object, values: Mapping[str, int], memo: dict[int, object]) -
     found = memo.get(id(value))
     if found is None:
         operands = [_valued(each, values, memo) for each in value.operands]
-        found = memo[id(value)] = value_of(value.operation, operands, value.limit)
+        found = memo[id(value)] = value_of(value.operation, operands, value.limit, float)
     return found
 
 
-def value_of(operation: Operation, operands: Iterable[Any], limit: float) -> Any:
+def value_of(operation: Operation, operands: Iterable[Any], limit: float, kind: type = int) -> Any:
     """The value of an operation; an expression of another table where an operand is one.
 
     Raises ValueError where Python gives a complex number, or raises an OverflowError.
@@ -286,7 +294,7 @@ def value_of(operation: Operation, operands: Iterable[Any], limit: float) -> Any
     known = tuple(operands)
     for each in known:
         if type(each) is SymInt or type(each) is SizeFloat:
-            return applied(each.table, operation, known, limit)
+            return applied(each.table, operation, known, limit, kind)
     try:
         found = operation.function(*known)
     except OverflowError as error:

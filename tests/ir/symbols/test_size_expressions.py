@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.assumption import Answer, concrete
+from aotlite.ir.symbols.cases.parts import SizePart
 from aotlite.ir.symbols.floats.size_expressions import Computing, limit_of
 from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.symint import SymInt
@@ -132,6 +134,45 @@ def test_what_may_raise_is_excluded_by_a_guard(name: str) -> None:
             assert not holds(table, values)
         else:
             assert holds(table, values) and repr(concrete(found, values)) == repr(expected)
+
+
+def _root(value: Any) -> Any:
+    if isinstance(value, int):
+        return math.sqrt(value)
+    return value.table.computes("math.sqrt", (value,))
+
+
+IN_PARTS: dict[str, Callable[[Any], Any]] = {
+    "a root of a distance": lambda n: _root(abs(n - 3)),
+    "a root": lambda n: _root(n - 3),
+    "a power of a distance": lambda n: max(n - 3, 2 * (3 - n)) ** 0.5,
+    "an int": lambda n: math.ceil(_root(abs(n - 3)) + 0.5),
+    "a quotient": lambda n: 1 / abs(n - 3),
+}
+
+
+@pytest.mark.rules("DYN-25", "DYN-37")
+@pytest.mark.parametrize("room", [(0, 2), (3, None), (4, 4), 5, 1], ids=str)
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_an_expression_has_its_values_in_a_part_of_the_sizes(name: str, room: Any) -> None:
+    """The hint need not be in the part, where the expression may be simpler; a fact without a value
+    is false as an assumption, and says nothing as a case."""
+    table, n = table_with(6, 0)
+    value = IN_PARTS[name](n)
+    run: Any = SimpleNamespace(table=table, symbols=table.symbols)
+    part = SizePart(run, (), {"s0": room})
+    fact = Answer(_is_small, (value,), True)
+    sizes = (room,) if isinstance(room, int) else range(room[0], (room[1] or 9) + 1)
+    possible = [size for size in sizes if holds(table, {"s0": size})]
+    assert bool(possible) or not part.learn(fact) or part.learn(fact, defined=True)
+    if possible:
+        moved = part.put(value)
+        for size in possible:
+            assert concrete(moved, {"s0": size}) == IN_PARTS[name](size)
+
+
+def _is_small(value: float) -> bool:
+    return value < 100
 
 
 @pytest.mark.rules("DYN-37")
