@@ -14,7 +14,9 @@ import argparse
 import itertools
 import json
 import multiprocessing
+import re
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -120,6 +122,8 @@ def _known_difference(
         return ""
     if _is_error(found[0]):
         return "earlier"
+    if _is_dead(program, make(program, sizes)):
+        return "dead"
     op = expected[0][1].partition(":")[0]
     alone = al.compile(program.function(), dynamic=True, backend="reference")
     alone(*make(program, sizes))
@@ -127,6 +131,24 @@ def _known_difference(
     nodes = entry.partition.forward.nodes
     is_dead = not any(n.op == "call" and n.target.name.startswith(op) for n in nodes)
     return "dead" if is_dead else ""
+
+
+def _is_dead(program: SizeProgram, arguments: list[al.Tensor]) -> bool:
+    """Whether the line that raises in eager gives a name of which no result depends."""
+    try:
+        program.function()(*arguments)
+    except al.AotliteError as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        raising = next(each.lineno for each in frames if each.name == "program")
+    lines = program.text.splitlines()
+    live: set[str] = set()
+    for number in range(len(lines), 0, -1):
+        name, is_assigned, _ = lines[number - 1].strip().partition(" = ")
+        if not (is_assigned and name.isidentifier()) or name in live:
+            live |= set(re.findall(r"\w+", lines[number - 1]))
+        elif number == raising:
+            return True
+    return False
 
 
 def needs_of_guards(compiled: Any) -> tuple[Counter[str], list[str]]:
