@@ -19,6 +19,13 @@ TURNS = ("once", "once", "again", "late", "no_grad", "detached")
 computed after the next call, of other sizes. `no_grad` and `detached`: every second call is in a
 block without gradients, or with arguments that require none."""
 
+OPTIONS: tuple[dict[str, Any], ...] = (
+    *({},) * 6,
+    {"partition": "min_cut"},
+    {"fast_paths": False},
+    {"instance_limit": 2},
+)
+
 
 class Arguments(list[al.Tensor]):
     """Arguments, with the tensors whose gradients are compared."""
@@ -32,11 +39,16 @@ class Way:
 
     dynamic: bool | None = True
     turns: str = "once"
+    options: dict[str, Any] = attrs.field(factory=dict)
+    named: bool = False
+    """Whether sizes have names: those of one name are one symbol then."""
 
     @classmethod
     def drawn(cls, seed: int) -> Way:
         dice = random.Random(seed)
-        return cls(dice.choice((True, True, None)), dice.choice(TURNS))
+        dynamic = dice.choice((True, True, True, None, None))
+        named = dynamic is True and dice.random() < 0.15
+        return cls(dynamic, dice.choice(TURNS), dice.choice(OPTIONS), named)
 
 
 PLAINLY = Way()

@@ -182,6 +182,9 @@ FURTHER_LOOPS = (
     "{new} = al.cat([{x}[{new}_n:], {x}[:{new}_n]])",
     "{new} = {x}\nfor part in {x}.split(2):\n    {new} = part.sum(0) + {new}",
     "{new} = al.cat([part * q for q, part in enumerate({x}.chunk({i}))])",
+    "{new} = al.autograd.grad(({x} * {x}).sum(), [{x}])[0]",
+    "{new} = {x}.detach().requires_grad_()\n"
+    "{new} = al.autograd.grad(({new} ** 2)[:{i}].sum(), [{new}])[0]",
     "al.manual_seed(3)\n{new} = F.dropout({x}, 0.5)",
     "al.manual_seed(n)\n{new} = al.rand({i})",
     "{new} = {x}.clone()\n{new}[1:] = {new}[:-1].clone()\n{new}.view(-1)[::2] += 1.0",
