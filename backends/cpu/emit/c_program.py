@@ -14,7 +14,7 @@ between them. Input: a `LoopProgram` and the plan of its arena; output: `Printed
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from aotlite.backends.c_family.axis_passes import cost
 from aotlite.backends.c_family.c_types import (
@@ -179,9 +179,6 @@ class _ProgramPrinter:
         pointers = [self._pointer(n, slots) for n in given]
         own_sizes = [] if self.sizes is None else [self._sizes_in(slots)]
         arguments = ", ".join([*pointers, *own_sizes, "begin", "end"])
-        together = printer.loops.together
-        units = printer.loops.units // together if together == 1 else printer.loops.sets
-        times = f" * {together}" if is_axis(together) else ""
         choices, more = self._versions(kernel, printer, body, name, own)
         # Not inlined: copies in the task and in its caller would double the compile time.
         table = "" if self.sizes is None else "const i64 *sizes, "
@@ -196,16 +193,25 @@ class _ProgramPrinter:
                 "}",
             ]
             chosen = [f"{name}_on(c->slots, begin, end);"]
-        task = [
-            f"static void {name}_task(void *context, i64 chunk)",
+        task = self._task(kernel, name, printer, chosen)
+        return [f"/* {line} */" for line in str(kernel).splitlines()] + [
+            head,
             "{",
-            "const call *c = context;",
-            *self._declared([f"{units}{times}"], "c->slots"),
-            f"const i64 begin = {units} * chunk / c->chunks{times};",
-            f"const i64 end = {units} * (chunk + 1) / c->chunks{times};",
-            *chosen,
+            *[f"{memory_type(self.kinds[n])} *b{n} = (void *)b{k};" for n, k in heirs.items()],
+            *self._declared(body, None),
+            *body,
             "}",
+            *more,
+            *task,
         ]
+
+    def _task(
+        self, kernel: Kernel, name: str, printer: KernelPrinter, chosen: Sequence[str]
+    ) -> list[str]:
+        """Returns the function of a kernel's chunk, and adds the call that runs all chunks."""
+        together = printer.loops.together
+        units = printer.loops.units // together if together == 1 else printer.loops.sets
+        times = f" * {together}" if is_axis(together) else ""
         points, each = math.prod(kernel.extents), nanoseconds_of_point(kernel)
         self._count(points, each)
         self.calls[-1] += (
@@ -218,15 +224,15 @@ class _ProgramPrinter:
                 self._is_needed(kernel),
             )
         )
-        return [f"/* {line} */" for line in str(kernel).splitlines()] + [
-            head,
+        return [
+            f"static void {name}_task(void *context, i64 chunk)",
             "{",
-            *[f"{memory_type(self.kinds[n])} *b{n} = (void *)b{k};" for n, k in heirs.items()],
-            *self._declared(body, None),
-            *body,
+            "const call *c = context;",
+            *self._declared([f"{units}{times}"], "c->slots"),
+            f"const i64 begin = {units} * chunk / c->chunks{times};",
+            f"const i64 end = {units} * (chunk + 1) / c->chunks{times};",
+            *chosen,
             "}",
-            *more,
-            *task,
         ]
 
     def _is_needed(self, kernel: Kernel) -> str:
