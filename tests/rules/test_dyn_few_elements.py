@@ -211,3 +211,18 @@ def test_strides_of_other_dimensions_stay() -> None:
     s0, s1 = (table.size(3, name, lower=0) for name in ("s0", "s1"))
     stride = (is_one(s1), is_several(s1))
     assert without_few((s0, s1), stride) == stride
+
+
+@pytest.mark.rules("DYN-4")
+@pytest.mark.parametrize("turned", [(False, True), (True, False), (True, True)])
+def test_products_of_rows_and_columns_have_eagers_strides(turned: tuple[bool, bool]) -> None:
+    """Of one row, or one column, nothing but its strides says which it is."""
+
+    def spread(x: Any, y: Any) -> Any:
+        return al.kron(x.t() if turned[0] else x, y.t() if turned[1] else y)
+
+    compiled = al.compile(spread, dynamic=True, backend="reference")
+    for sizes in itertools.product((1, 3), repeat=4):
+        x, y = al.ones(*sizes[:2]), al.ones(*sizes[2:])
+        found, expected = compiled(x, y), spread(x, y)
+        assert (found.shape, found.stride()) == (expected.shape, expected.stride()), sizes

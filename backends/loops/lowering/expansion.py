@@ -9,9 +9,11 @@ ones only. Spec: `specs/loops.md`.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from aotlite.ir.errors import GraphError
+from aotlite.ir.geometry.sizes import settled
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.builder import Builder, Proxy
 from aotlite.ir.graph.storage_roots import storage_root
@@ -76,7 +78,8 @@ class _Expander(Builder):
 
     def _result(self, op: Op, value: Proxy, meta: Any, start: int) -> Proxy:
         got = value.meta
-        if (got.shape, got.dtype) != (meta.shape, meta.dtype):
+        is_shape = got.shape == meta.shape or settled(operator.eq, got.shape, meta.shape)
+        if not is_shape or got.dtype is not meta.dtype:  # at sizes of 1 a rule may say 1 (SIZ-13)
             raise GraphError(f"expand: {op.name} became {got}, expected {meta}")
         if got.stride == meta.stride and storage_root(value.node) in self.nodes[start:]:
             return value

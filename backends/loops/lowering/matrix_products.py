@@ -76,7 +76,7 @@ def _readable(k: Any, operand: Any, whole: Sequence[Size], dtype: DType) -> _Mat
     unit = _unit(matrix)
     if unit is None or stored is not dtype:
         repeated = zip(operand.shape, operand.stride, strict=True)
-        shape = [1 if step == 0 else n for n, step in repeated]
+        shape = [1 if step == 0 and n > 0 else n for n, step in repeated]
         shape[-2:] = operand.shape[-2:]
         meta = tensor_meta(tuple(shape), None, dtype)
         matrix = _matrix(k.map(meta, lambda *i: k.cast(operand[i], dtype)), whole)

@@ -262,8 +262,9 @@ def kron(self: Operand, other: Operand) -> Operand:
     rank = max(self.ndim, other.ndim)
     left = (1,) * (rank - self.ndim) + self.shape
     right = (1,) * (rank - other.ndim) + other.shape
-    spread = in_shape(self, [n for size in left for n in (size, 1)])
-    repeated = in_shape(other, [n for size in right for n in (1, size)])
+    # Their layouts are those of the product, which the result may show.
+    spread = self.reshape([n for size in left for n in (size, 1)])
+    repeated = other.reshape([n for size in right for n in (1, size)])
     return (spread * repeated).reshape([a * b for a, b in zip(left, right, strict=True)])
 
 

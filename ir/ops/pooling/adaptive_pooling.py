@@ -119,6 +119,11 @@ def _stretch(i: Any, count: int, size: int) -> tuple[Any, Any]:
     return i * size // count, ((i + 1) * size + count - 1) // count
 
 
+def _divide(counts: Ints) -> bool:
+    """Whether there is a stretch along each axis; of symbols, an order that is asked."""
+    return all(count > 0 for count in counts)
+
+
 def _most_places(count: int, size: int) -> int:
     """Places of the longest stretch; of symbols, at least as many."""
     if is_symbolic((count, size)):
@@ -133,7 +138,7 @@ def even_maxima(
 ) -> tuple[LoopTensor, ...]:
     """The largest element of each window and its place in the plane."""
     image, out = a.shape[-2:], metas[0].shape[-2:]
-    if 0 in metas[0].shape:
+    if 0 in metas[0].shape or not _divide(out):
         return k.new(metas[0]), k.new(metas[1])
 
     def parts(row: Sequence[Place], inner: Sequence[Place]) -> tuple[Scalar, Scalar]:
@@ -160,7 +165,7 @@ def _stretched(
 def even_means(k: Loops, meta: TensorMeta, a: LoopTensor, *, backward: bool = False) -> LoopTensor:
     """The mean of each window; or what windows with these values give to each pixel."""
     formed, here, there = accumulator(meta.dtype), meta.shape[-2:], a.shape[-2:]
-    if 0 in meta.shape or 0 in a.shape:
+    if 0 in meta.shape or 0 in a.shape or not _divide((*here, *there)):
         return k.map(meta, lambda *i: 0)
 
     def term(row: Sequence[Place], inner: Sequence[Place]) -> Scalar:

@@ -246,3 +246,38 @@ def test_convolution_of_no_channels(backend):
         y.sum().backward()
         assert (x.grad.shape, w.grad.shape) == (x.shape, w.shape)
     assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("SIZ-2", "SIZ-13")
+@pytest.mark.parametrize("backend", ["loops", pytest.param("cpu", marks=needs_compiler)])
+def test_an_expansion_at_sizes_of_one(backend):
+    """A rule says 1 there for a result's size, which is s1 to who asked for it."""
+    compiled = al.compile(al.addr, dynamic=True, backend=backend)
+    for n in (4, 1, 0):
+        found = compiled(al.ones(2, n), al.ones(2), al.ones(n))
+        assert found.tolist() == [[2.0] * n] * 2
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("SIZ-2", "SIZ-13")
+@pytest.mark.parametrize("op", [al.adaptive_avg_pool2d, al.adaptive_max_pool2d])
+def test_windows_of_which_there_are_none(op):
+    compiled = al.compile(lambda x, n: op(x, n), dynamic=True, backend="loops")
+    for n in (2, 0, 4):
+        x = al.ones(2, 4, 4).requires_grad_()
+        y = compiled(x, n)
+        y.sum().backward()
+        assert y.shape == (2, n, n)
+        assert x.grad.sum().item() == pytest.approx(2 * n * n)
+
+
+@pytest.mark.rules("SIZ-2", "SIZ-12")
+@pytest.mark.parametrize("backend", ["loops", pytest.param("cpu", marks=needs_compiler)])
+def test_no_matrix_of_a_batch_is_read_that_has_none(backend):
+    """A batch whose matrices are all one is copied as one, if there is one."""
+    compiled = al.compile(al.bmm, dynamic=True, backend=backend)
+    for n in (0, 2):
+        x, y = al.ones(1, 3, 1).expand(n, 3, 4), al.ones(1, 1, 2).expand(n, 4, 2)
+        assert compiled(x, y).tolist() == [[[4.0, 4.0]] * 3] * n
+        x, y = al.empty_strided((0, 3, 4), (0, 0, 0)), al.empty_strided((0, 4, 2), (0, 0, 0))
+        assert compiled(x, y).shape == (0, 3, 2)
