@@ -23,6 +23,7 @@ from aotlite.ir.geometry.sizes import (
     hint_of,
     is_symbolic,
     needed,
+    needless,
     numel,
     same_shape,
 )
@@ -39,6 +40,8 @@ __all__ = [
     "is_channels_last",
     "is_contiguous",
     "is_dense",
+    "lies_like",
+    "packed_like",
     "permutation_of",
     "same_order",
     "shown_contiguous",
@@ -348,6 +351,40 @@ def same_order(shape: Shape, stride_a: Stride, stride_b: Stride) -> bool:
         return True
     wide = [dim for dim, size in enumerate(shape) if size != 1]
     return _ranked(wide, stride_a) == _ranked(wide, stride_b)
+
+
+def lies_like(shape: Shape, stride: Stride, other: Stride) -> bool:
+    """Whether elements lie without gaps, in the order in which other strides have them; for
+    symbols, whether that is so for all their values. Logs no assumption.
+
+    >>> lies_like((2, 3), (3, 1), (30, 1)), lies_like((2, 3), (3, 1), (1, 2))
+    (True, False)
+    """
+    if not is_symbolic((*shape, *stride, *other)):
+        return is_dense(shape, stride) and same_order(shape, stride, other)
+    return needless(_lies_like, shape, stride, other) is True
+
+
+def _lies_like(shape: Shape, stride: Stride, other: Stride) -> bool:
+    return is_dense(shape, stride) and same_order(shape, stride, other)
+
+
+def packed_like(shape: Shape, stride: Stride) -> Stride:
+    """Strides without gaps that order the dimensions as these do: `clone_strides`, but with fewer
+    assumptions about symbols, as those along sizes of 1 may be others.
+
+    >>> packed_like((2, 3), (1, 4)), packed_like((1, 3), (7, 1))
+    ((1, 2), (7, 1))
+    """
+    for function in (clone_strides, _packed_in_order):
+        found = needless(function, shape, stride)
+        if found is not None:
+            return found
+    return clone_strides(shape, stride)
+
+
+def _packed_in_order(shape: Shape, stride: Stride) -> Stride:
+    return _packed(shape, _iteration_order(shape, [stride]))
 
 
 def _ranked(dims: list[int], stride: Stride) -> list[int]:

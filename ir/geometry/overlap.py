@@ -30,6 +30,7 @@ from aotlite.ir.geometry.sizes import (
     Stride,
     always_equal,
     at_least_one,
+    hint_of,
     is_symbolic,
     numel,
     settled,
@@ -120,7 +121,7 @@ def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
         pairs = zip(shape, stride, strict=True)
         if any(step == 0 and is_proved(size >= 2) for size, step in pairs if type(step) is int):
             return bool(numel(shape) != 0)
-        return bool(settled(has_internal_overlap, shape, stride))
+        return _decided(shape, stride)
     if 0 in shape:
         return False
     terms = sorted(_terms(shape, stride, keep_zero=True))
@@ -135,10 +136,29 @@ def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
     return False
 
 
-def _is_nested(shape: Shape, stride: Stride) -> bool:
+# Note [comparisons about overlap]
+#     x of f32[s0, s1][5, 1]                  # s1 <= 5
+# The function's answer would be a guard, too, which no solver knows: not that it follows from
+# others, nor at which sizes it alone fails. So comparisons are asked that suffice, where they hold
+# for the hints.
+def _decided(shape: Shape, stride: Stride) -> bool:
+    """`has_internal_overlap` where sizes decide it, by comparisons if there are simple ones."""
+    for at, (size, step) in enumerate(zip(shape, stride, strict=True)):
+        for other, another in zip(shape[at + 1 :], stride[at + 1 :], strict=True):
+            if always_equal(step, another) and hint_of(size) > 1 and hint_of(other) > 1:
+                if size >= 2 and other >= 2:
+                    return bool(numel(shape) != 0)
+    asked: list[bool] = []
+    if _is_nested(shape, without_few(shape, stride), asked) and all(asked):
+        return False
+    return bool(settled(has_internal_overlap, shape, stride))
+
+
+def _is_nested(shape: Shape, stride: Stride, asked: list[bool] | None = None) -> bool:
     """Whether each dimension steps over the inner ones, for all values of the symbols.
 
-    Then no address is used twice, whichever sizes are 0 or 1. Logs no assumption.
+    Then no address is used twice, whichever sizes are 0 or 1. Logs no assumption. With `asked` it
+    is enough that it is so for the hints: what is to be assumed is added there.
     """
     table = table_of((*shape, *stride))
     hints = {} if table is None else table.hints
@@ -154,7 +174,10 @@ def _is_nested(shape: Shape, stride: Stride) -> bool:
     for step, size in pairs:
         beyond, above = beyond and is_proved(step > reach), above and is_proved(step >= whole)
         if not beyond and not above:
-            return False
+            if asked is None or not hint_of(step) > hint_of(reach):
+                return False
+            asked.append(step > reach)
+            beyond = above = True
         reach += (size - 1) * step
         whole = step * at_least_one(size)
     return True

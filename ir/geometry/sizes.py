@@ -18,6 +18,7 @@ from operator import eq, is_
 from typing import TypeAlias, TypeVar, cast
 
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
+from aotlite.ir.symbols import cases
 from aotlite.ir.symbols.cases import fewest, runs_by_cases
 from aotlite.ir.symbols.cases.parts import Open, raise_open
 from aotlite.ir.symbols.symint import SymInt
@@ -41,6 +42,7 @@ __all__ = [
     "maximum",
     "minimum",
     "needed",
+    "needless",
     "numel",
     "recast",
     "same_shape",
@@ -136,6 +138,19 @@ def needed(function: Callable[..., T], *operands: object) -> T:
     if key not in table.cache:  # layers repeat
         table.cache[key] = fewest(table, function, operands)
     found: T = table.cache[key]
+    return found
+
+
+def needless(function: Callable[..., T], *operands: object) -> T | None:
+    """function(*operands) where the result needs no assumption about symbols; None where it does.
+    Logs nothing."""
+    table = table_of(operands)
+    if table is None:
+        return function(*operands)
+    key = (needless, function, operands, len(table.log))  # what is assumed may answer more
+    if key not in table.cache:
+        table.cache[key] = cases.needless(table, function, operands)
+    found: T | None = table.cache[key]
     return found
 
 

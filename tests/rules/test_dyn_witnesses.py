@@ -177,6 +177,11 @@ def apart(x: al.Tensor) -> tuple[al.Tensor, al.Tensor]:
     return al.arange(abs(x.shape[0] - 2)), x
 
 
+def filled(x: al.Tensor, y: al.Tensor) -> tuple[al.Tensor, ...]:
+    x[y.shape[0] - 1] = y.sum()
+    return x, x * 2
+
+
 @pytest.mark.rules("DYN-24", "DYN-25")
 @pytest.mark.parametrize(
     ("function", "shapes", "is_free"),
@@ -186,6 +191,7 @@ def apart(x: al.Tensor) -> tuple[al.Tensor, al.Tensor]:
         (spread, [(5,)], True),
         (rolled, [(5, 3)], True),
         (apart, [(5,)], True),
+        (filled, [(5, 3), (5,)], False),
     ],
     ids=lambda each: getattr(each, "__name__", None),
 )
@@ -193,7 +199,7 @@ def test_what_does_not_depend_on_sizes_has_no_guard(
     function: Any, shapes: list[tuple[int, ...]], is_free: bool
 ) -> None:
     """A window within the caller's elements, a write that may be of nothing, the gradients of
-    expand and cat, a count that is an absolute value."""
+    expand and cat, a count that is an absolute value, a row that gets one number."""
     arguments = [al.ones(*shape, requires_grad=is_free) for shape in shapes]
     compiled = al.compile(function, dynamic=True, backend="reference")
     compiled(*arguments)
@@ -201,3 +207,48 @@ def test_what_does_not_depend_on_sizes_has_no_guard(
     assert [need for need in region.needs if need.is_open] == []
     if is_free:
         assert region.guards == ()
+
+
+@pytest.mark.rules("DYN-24")
+def test_overlap_is_a_comparison_of_sizes() -> None:
+    """Rows of five elements apart: those of six and more share memory."""
+
+    def doubled(x: al.Tensor) -> al.Tensor:
+        return x.mul_(2)
+
+    x = al.ones(15).as_strided((3, 4), (5, 1))
+    (need,) = needs(doubled, x).values()
+    assert need.guard.text == "s1 - 1 < 5"
+    assert need.witness is not None and need.witness["s1"] > 5
+
+
+@pytest.mark.rules("DYN-24", "DYN-40")
+def test_a_bound_for_floats_has_a_witness_where_they_are_rounded() -> None:
+    def halved(x: al.Tensor) -> tuple[al.Tensor, int]:
+        return x + 1, int(x.shape[0] / 2)
+
+    (need,) = needs(halved, al.ones(5)).values()
+    assert need.guard.text == f"s0 <= {1 << 53}"
+    assert need.witness is not None
+    assert int(need.witness["s0"] / 2) != need.witness["s0"] // 2
+
+
+@pytest.mark.rules("DYN-24", "DYN-40")
+def test_a_bound_that_no_memory_reaches_is_dropped() -> None:
+    def halved(x: al.Tensor) -> tuple[al.Tensor, int]:
+        return x + 1 if x.shape[0] > 1 else x, int(x.shape[1] / 2)
+
+    found = needs(halved, al.ones(5, 5))
+    assert found["s0 > 1"].witness is not None
+    assert found[f"s1 <= {1 << 53}"].is_needless
+
+
+@pytest.mark.rules("DYN-24")
+def test_no_loop_over_a_large_size_looks_for_a_witness() -> None:
+    def looped(x: al.Tensor) -> al.Tensor:
+        if x.shape[0] > 10_000:
+            return sum(x * k for k in range(x.shape[0]))
+        return x * 2
+
+    (need,) = needs(looped, al.ones(5)).values()
+    assert need.far is not None, "no size of more than 4,096 becomes a number"

@@ -155,9 +155,9 @@ class AliasValues:
     def in_layout(self, value: Node, eager: TensorMeta) -> Node:
         """The value with dimensions in the memory order of the written tensor in eager (FUN-12)."""
         meta: TensorMeta = value.meta  # type: ignore[assignment]
-        if meta.dense and layout.same_order(meta.shape, meta.stride, eager.stride):
+        if layout.lies_like(meta.shape, meta.stride, eager.stride):
             return value
-        stride = layout.clone_strides(eager.shape, eager.stride)
+        stride = layout.packed_like(eager.shape, eager.stride)
         return self.copy(value, stride, "the tensor that is written lies so in memory")
 
     def copy(self, value: Node, stride: tuple[int, ...] | None, reason: str) -> Node:

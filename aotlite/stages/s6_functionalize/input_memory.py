@@ -28,7 +28,7 @@ def unfold_inputs(values: AliasValues, graph: Graph) -> None:
 def _needs_memory(values: AliasValues, node: Node) -> bool:
     """Whether two elements share memory, or as_strided is called on an input with gaps."""
     meta: TensorMeta = node.meta  # type: ignore[assignment]
-    return overlaps_itself(meta) or not meta.dense and node in values.storages.windowed
+    return overlaps_itself(meta) or node in values.storages.windowed and not meta.dense
 
 
 def _memory_of(values: AliasValues, node: Node) -> None:

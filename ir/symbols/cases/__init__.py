@@ -41,7 +41,7 @@ from aotlite.ir.symbols.polynomial import Symbol
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable
 
-__all__ = ["fewest", "runs_by_cases"]
+__all__ = ["fewest", "needless", "runs_by_cases"]
 
 T = TypeVar("T")
 
@@ -61,13 +61,10 @@ def fewest(table: SymbolTable, function: Callable[..., T], operands: tuple[objec
     """
     if not runs_by_cases(table):
         return function(*operands)
-    table.asked = raise_open
     try:
-        return function(*operands)
+        return _unasked(table, function, operands)
     except Open:
         pass
-    finally:
-        table.asked = None
     run = _Run(table, function, operands)
     key = key_of(run)
     known = known_for(key, run)
@@ -80,6 +77,31 @@ def fewest(table: SymbolTable, function: Callable[..., T], operands: tuple[objec
             keep_known(key, run, *found)
             return run.logged(tuple(run.symbols), *found)
     return function(*operands)  # it raises
+
+
+def needless(
+    table: SymbolTable, function: Callable[..., T], operands: tuple[object, ...]
+) -> T | None:
+    """function(*operands) if its result needs no assumption; else None. Logs nothing."""
+    try:
+        return _unasked(table, function, operands)
+    except Open:
+        pass
+    if not runs_by_cases(table):
+        return None
+    run = _Run(table, function, operands)
+    tried = map(run.by, run.hints())
+    found = next((each for each in tried if each is not None and not each[0]), None)
+    return None if found is None else run.logged(tuple(run.symbols), *found)
+
+
+def _unasked(table: SymbolTable, function: Callable[..., T], operands: tuple[object, ...]) -> T:
+    """function(*operands). Raises Open if it asks."""
+    before, table.asked = table.asked, raise_open
+    try:
+        return function(*operands)
+    finally:
+        table.asked = before
 
 
 def runs_by_cases(table: SymbolTable) -> bool:
@@ -173,13 +195,10 @@ class _Run(Generic[T]):
                 table.ask(moved.function, *moved.operands)
             elif isinstance(moved, SymBool):
                 table.decide(moved)
-        table.asked = raise_open
-        try:
-            return self.function(*self.given)  # in the operands' own symbols, if it asks no more
+        try:  # in the operands' own symbols, if it asks no more
+            return _unasked(table, self.function, self.given)
         except Open:
             pass
-        finally:
-            table.asked = None
         moved_result: T = concrete(result, names)  # a division in it may assume something
         return table.said("by cases", (self.function, self.given), None, moved_result)
 

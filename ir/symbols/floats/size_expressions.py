@@ -29,9 +29,10 @@ __all__ = ["Computing", "rounded"]
 
 _DEEPEST: Final = 100
 """The operations in an expression, as it is written: beyond it the value is taken."""
-_EXACT: Final = 1 << 52
-"""Ints up to 2**53 are floats, exactly, and a quotient a / b is rounded to no other integer, where
-a + b is at most that."""
+_EXACT: Final = 1 << 53
+"""Ints up to 2**53 are floats, exactly, and so are they divided by a power of 2. Another quotient
+a / b is rounded to no other integer where a + b is at most that: where a is at most a half of it.
+"""
 _SHORT: Final = 1 << 20
 """Fractions with a numerator below it are multiplied as integers."""
 _SIZES: Final = 2.0**63
@@ -150,7 +151,8 @@ class Computing:
                 name = "math.ceil"
             else:
                 return None
-        if not (above <= _EXACT and above >= -_EXACT):
+        most = _EXACT if divisor & divisor - 1 == 0 else _EXACT // 2
+        if not (above <= most and above >= -most):
             return None
         found = above // divisor if name == "math.floor" else -(-above // divisor)
         self.table.said("by cases", (rounded(name, value), (value,)), 0, found)

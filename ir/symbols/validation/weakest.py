@@ -7,6 +7,7 @@ A guard without either may be too strong: it makes a call compile anew for nothi
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections import Counter
@@ -14,8 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
-from aotlite.ir.symbols.assumption import Assumption
-from aotlite.ir.symbols.cases.parts import SizePart, names_in, no_matter
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.symbols.assumption import Answer, Assumption
+from aotlite.ir.symbols.cases.parts import Open, Room, SizePart, names_in, no_matter, raise_open
 from aotlite.ir.symbols.symint import SymBool
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.ir.symbols.validation.claims import Claim, Evaluation, Premises, Values
@@ -23,12 +25,16 @@ from aotlite.ir.symbols.validation.expansion import Expansion
 from aotlite.ir.symbols.validation.search import near, sides, small
 from aotlite.ir.symbols.validation.solver import Solver, is_installed
 
-__all__ = ["GuardNeed", "implied", "weakest"]
+__all__ = ["Beyond", "GuardNeed", "implied", "weakest"]
 
 Differs = Callable[[Values], bool]
 
 _MOST_TRIES = 24
 """How many sizes that violate one guard alone are tried."""
+_SMALLEST = 6
+"""How many of these are the first that are found: the others are as unlike as there are."""
+_KEPT = 400
+"""Of so many more that are found some are chosen."""
 _SHOWN = 2
 """How many of them are shown."""
 _SWEPT = 4_000
@@ -37,6 +43,8 @@ _CUBES = 3
 """Of so many symbols cubes tell enough."""
 _DRAWN = 4_000, 16
 """How many random sizes are tried of many symbols, whose cubes are small; and the largest one."""
+_LARGE = [(1 << bits) + more for bits in (53, 54, 58) for more in (3, 1, 5, 7, 9, 11, 2, 4)]
+"""Sizes at which floats are no longer exact: odd ones first, which are rounded by most."""
 _FEW = 100
 """No cube has that is looked through when a region is made."""
 
@@ -56,6 +64,8 @@ class GuardNeed:
     """No sizes up to this one violate it alone, which is proved; no larger ones are tried."""
     tried: list[Values] = attrs.field(factory=list)
     """Sizes that violate it alone and at which the recorded program is right all the same."""
+    others: list[Values] = attrs.field(factory=list)
+    """Sizes that violate it alone, of which some are tried."""
 
     @property
     def is_open(self) -> bool:
@@ -88,6 +98,16 @@ class GuardNeed:
         return f"{self.guard!r}: {self.why}"
 
 
+@attrs.frozen
+class Beyond:
+    """What is asked of guards that no small sizes violate."""
+
+    differs: Differs
+    """Whether the recorded program is wrong at large sizes, without a loop over one."""
+    room: Sequence[Assumption]
+    """What is so in each call: tensors fit into memory."""
+
+
 def _sizes(values: Values) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
@@ -100,13 +120,14 @@ def weakest(
     time_limit: float = 5.0,
     solver: bool | None = None,
     most: int | None = None,
+    beyond: Beyond | None = None,
 ) -> list[GuardNeed]:
     """For each guard, in order: a witness, the proof that it is needless, or neither.
 
     `differs(values)` says whether the recorded program is wrong at these sizes. `solver`: whether
-    to ask z3; default where it is installed. No witness has a size above `most`. A needless guard
-    is dropped before the others are looked at, the last one first, so that of two equal guards one
-    stays.
+    to ask z3; default where it is installed. `differs` gets no size above `most`; of guards that
+    larger ones alone violate, `beyond` is asked, if it is given. A needless guard is dropped
+    before the others are looked at, the last one first, so that of two equal guards one stays.
     """
     search = _Search(table, guards, differs, time.thread_time() + time_limit)
     search.asks = is_installed() if solver is None else solver
@@ -114,6 +135,8 @@ def weakest(
     search.sweep()
     if search.asks:
         search.solve(most)
+        if beyond is not None:
+            search.look_beyond(beyond)
     return search.needs
 
 
@@ -165,6 +188,8 @@ class _Search:
                     continue
             if need.witness is None and self._is_settled(need, own):
                 need.is_needless = True
+            elif isinstance(need.guard.fact, Answer) and need.witness is None:
+                need.is_needless = _gives(need.guard.fact, self._others(need))
             elif claim is not None and need.witness is None:
                 need.is_needless = self._is_implied(claim, need.guard, self._others(need))
 
@@ -203,7 +228,15 @@ class _Search:
             except OverflowError:
                 continue
             if len(failed) == 1:
-                self._try(needs[id(failed[0])], values)
+                need = needs[id(failed[0])]
+                if len(need.tried) < _SMALLEST:
+                    self._try(need, values)
+                elif need.is_open and len(need.others) < _KEPT:
+                    need.others.append(values)
+        for need in needs.values():
+            for values in _unlike(need.others, need.guard) if self._is_wanted([need]) else ():
+                if self._is_wanted([need]):
+                    self._try(need, values)
 
     def _points(self, premises: Premises, most: int) -> Iterator[Values]:
         yield from near(premises)
@@ -239,6 +272,80 @@ class _Search:
                     need.far = most if found is False and not need.tried else None
                     break
                 self._try(need, found)
+
+    def look_beyond(self, beyond: Beyond) -> None:
+        """Asks for sizes that violate a guard alone, of which no small ones do."""
+        kept = Premises(self.table, [n.guard for n in self.needs if not n.is_needless])
+        for need in self.needs:
+            if need.far is None:
+                continue
+            if self._exceeds(need, beyond.room):
+                need.is_needless, need.far = True, None
+                continue
+            for values in self._large(need, kept):
+                if time.thread_time() > self.deadline or len(need.tried) >= _MOST_TRIES:
+                    break
+                if beyond.differs(values):
+                    need.witness, need.far = values, None
+                    break
+                need.tried.append(values)
+
+    def _exceeds(self, need: GuardNeed, room: Sequence[Assumption]) -> bool:
+        """Whether no tensor has sizes that violate a guard alone."""
+        claim, others = _claim(need.guard), self._others(need)
+        known = Premises(self.table, [*others.guards, *room])
+        return claim is not None and Solver(known).refutes(claim, self.deadline) is False
+
+    def _large(self, need: GuardNeed, kept: Premises) -> Iterator[Values]:
+        """Large sizes that violate a guard alone."""
+        claim, names, hints = _claim(need.guard), names_in(need.guard.fact), self.table.hints
+        found = claim and Solver(self._others(need)).refutes(claim, self.deadline)
+        if found:
+            yield found
+        for size, name, rest in itertools.product(_LARGE, sorted(names), (hints, found or hints)):
+            values = {**rest, name: size}
+            if kept.in_range(values):
+                failed = kept.failed(Evaluation(values), 2)
+                if len(failed) == 1 and failed[0] is need.guard:
+                    yield values
+
+
+def _unlike(found: Sequence[Values], guard: Assumption) -> list[Values]:
+    """Sizes in another order: those at which the sides of the guard are no others come later."""
+    mixed = random.Random(0).sample(found, len(found))
+    seen: Counter[object] = Counter()
+    places = []
+    for values in mixed:
+        sides = _sides(guard, values)
+        places.append(seen[sides])
+        seen[sides] += 1
+    return [mixed[at] for at in sorted(range(len(mixed)), key=places.__getitem__)]
+
+
+def _sides(guard: Assumption, values: Values) -> object:
+    """The values that a guard compares; None of one that is no comparison, or has none."""
+    if not isinstance(guard.fact, SymBool):
+        return None
+    at = Evaluation(values)
+    try:
+        return at.of(guard.fact.left), at.of(guard.fact.right)
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def _gives(fact: Answer, others: Premises) -> bool:
+    """Whether a function gives what was answered, for all sizes that other guards admit."""
+    facts = [each.fact for each in others.guards]
+    rooms: dict[str, Room] = {}
+    part = SizePart(others, facts, asked=no_matter)
+    while settled := part.settled():
+        rooms |= settled
+        part = SizePart(others, facts, rooms, asked=no_matter)
+    part.table.asked = raise_open
+    try:
+        return bool(fact.function(*part.put(fact.operands)) == fact.value)
+    except (Open, AotliteError, ArithmeticError, ValueError):
+        return False
 
 
 def _size_said(guard: Assumption) -> tuple[str, int] | None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from aotlite.ir.geometry.overlap import has_internal_overlap
+from aotlite.ir.geometry.sizes import settled
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.symbolic.numbers import at_sizes
 from aotlite.ir.graph.symbolic_check import differs_from, is_wrong_at, misfit
@@ -102,6 +104,35 @@ def test_a_guard_that_is_too_strong_is_reported():
     (need,) = weakest(table, table.log, lambda values: values["s0"] < 2)
     assert need.is_open and {"s0": 3} in need.tried
     assert "no witness" in str(need)
+
+
+@pytest.mark.rules("DYN-24")
+@pytest.mark.parametrize("asks", [False, pytest.param(True, marks=needs_z3)])
+def test_sizes_that_are_tried_are_unlike_one_another(asks):
+    """The first sizes that violate `s0 == 0` are of 1 and 2, with all other sizes."""
+    table = SymbolTable()
+    sizes = [table.symbol(hint, lower=0) for hint in (0, 3, 4, 5)]
+    assert bool(sizes[0] == 0)
+    (need,) = weakest(table, table.log, lambda values: values["s0"] > 2, solver=asks)
+    assert need.witness is not None and need.witness["s0"] > 2
+    (need,) = weakest(table, table.log, lambda values: values["s3"] > 6, solver=asks)
+    assert need.witness is not None and need.witness["s3"] > 6
+
+
+@pytest.mark.rules("DYN-24")
+def test_an_answer_of_a_function_that_others_imply_is_dropped():
+    table = SymbolTable()
+    rows, columns = (table.symbol(hint, lower=0) for hint in (1, 7))
+    assert bool(rows < 2) and bool(rows != 0)
+    assert sizes_of_overlap((rows, columns), (5, 1)) is False
+    assert len(table.log) == 3
+    needs = weakest(table, table.log, lambda values: True, solver=False)
+    assert [need.is_needless for need in needs] == [False, False, True]
+
+
+def sizes_of_overlap(shape, stride):
+    """Whether elements share memory, as an answer that no solver knows."""
+    return settled(has_internal_overlap, shape, stride)
 
 
 @pytest.mark.rules("DYN-24")

@@ -7,6 +7,7 @@ A region keeps what a trace takes, without the caller's tensors: empty ones stan
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -24,11 +25,14 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.deferred import deferred
+from aotlite.ir.geometry.layout import always_contiguous
+from aotlite.ir.geometry.sizes import at_least_one
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Primal
-from aotlite.ir.meta import TensorMeta
-from aotlite.ir.symbols.assumption import Assumption, concrete
+from aotlite.ir.meta import MOST_MEMORY, TensorMeta
+from aotlite.ir.symbols.assumption import Assumption, concrete, unassuming
 from aotlite.ir.symbols.cases.results import rules_of, share_rules
+from aotlite.ir.symbols.symint import SymBool
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.pipeline.observers import Observers, StageRecord
 from aotlite.pipeline.request import Compilation, Request
@@ -58,7 +62,7 @@ Traced: TypeAlias = "dict[str, Graph | FunctionMeta | Convention]"
 _COMPARED = ("1 capture", "2 analyze", "3 convention", "4 joint")
 """What is the function's own, before simplification."""
 _MOST = 4096
-"""No larger size is tried: a function may loop over it."""
+"""No larger size is tried as a number: a function may loop over it."""
 
 
 _NO_ANSWERS: Mapping[str, bool] = MappingProxyType({})
@@ -98,14 +102,20 @@ class Retrace:
         return cls(bare, leaves, again, compilation, STATE.grad_mode)
 
     def symbols(
-        self, sizes: SymbolicSizes, answers: Mapping[str, bool] = _NO_ANSWERS
+        self,
+        sizes: SymbolicSizes,
+        answers: Mapping[str, bool] = _NO_ANSWERS,
+        hints: Values | None = None,
     ) -> SymbolicSizes:
         """Symbols for the sizes that were symbols, for another trace: in its table, facts have
-        these answers, and those that are no guards any more that of the call."""
+        these answers, and those that are no guards any more that of the call; symbols have these
+        hints, if there are some."""
         wholes = {*sizes.numbers, *[place_of_role(each)[0] for each in sizes.metas]}
         requests = {each: n for each, n in sizes.requests.items() if each.argument in wholes}
         given = {outcomes.said(each.guard.fact): True for each in self.dropped} | {**answers}
         table = outcomes.GivenAnswers(given=given) if given else SymbolTable()
+        if hints is not None:
+            table = outcomes.GivenHints(given, hints, _MOST)
         made = SymbolicSizes(requests, share_rules(table, rules_of(sizes.table)))
         made.table.computes.scopes = sizes.table.computes.scopes
         return made
@@ -228,17 +238,41 @@ def needs_of(
         except Exception:  # the function may raise anything there
             return True
 
-    needs = weakest.weakest(sizes.table, found, differs, most=_MOST)
+    def differs_beyond(values: Mapping[str, int]) -> bool:
+        """With symbols for sizes that are too large for numbers. An error may be of that."""
+        try:
+            other = retrace.traced(retrace.symbols(sizes, hints=values))
+            return _differ(recorded, other, values)
+        except (Exception, outcomes.TooLarge):
+            return False
+
+    room = list(_room(sizes, recorded))
+    more = weakest.Beyond(differs_beyond, room)
+    needs = weakest.weakest(sizes.table, found, differs, most=_MOST, beyond=more)
     for need, guard in zip(needs, guards, strict=True):
         need.guard = guard  # with the line that asked when the region was captured
     return needs
 
 
+def _room(sizes: SymbolicSizes, recorded: Traced) -> Iterator[Assumption]:
+    """Facts on sizes of dense tensors, which are in each call: they fit into memory."""
+    graph = recorded["1 capture"]
+    assert isinstance(graph, Graph)
+    nodes = [node.meta for node in graph.nodes if isinstance(node.meta, TensorMeta)]
+    with unassuming(sizes.table):
+        for meta in dict.fromkeys(nodes):
+            if always_contiguous(meta.shape, meta.stride):
+                count = meta.dtype.itemsize * math.prod(map(at_least_one, meta.shape))
+                fact: object = count <= MOST_MEMORY
+                if isinstance(fact, SymBool):
+                    yield Assumption(fact, None, None)
+
+
 def _differ(recorded: Traced, other: Traced, values: Values) -> bool:
-    """Whether a trace with numbers differs from the recorded one at these sizes."""
+    """Whether another trace differs from the recorded one at these sizes."""
     put = AtSizes(values).put
     for stage in _COMPARED:
-        mine, found = put(recorded.get(stage)), other.get(stage)
+        mine, found = put(recorded.get(stage)), put(other.get(stage))
         if isinstance(mine, Graph) and isinstance(found, Graph):
             same = symbolic_check.same_program(mine, found)
         else:
