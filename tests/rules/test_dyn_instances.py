@@ -294,3 +294,32 @@ def test_counts_that_were_used_longest_ago_go_first() -> None:
         assert compiled(al.tensor([1.0] * n + [-1.0] * (5 - n))).tolist() == [2.0] * n
         counts.append(len(made) > before)
     assert counts == [True, True, False, True, False]
+
+
+@pytest.mark.rules("DYN-31", "DYN-42")
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("limit", [1, 2])
+def test_what_computes_counts_guards_each_call_when_it_is_made_anew(
+    limit: int, dynamic: bool | None
+) -> None:
+    """Of few entries the first segment's is dropped, too; the next call may be of other sizes,
+    dtypes or histories."""
+
+    def function(x: al.Tensor, y: al.Tensor) -> Any:
+        found = (x + y).masked_select(x > 0)
+        return found[found > 1] * 2.0
+
+    compiled = al.compile(function, dynamic=dynamic, backend="reference", instance_limit=limit)
+    for m, n in ((1, 5), (3, 5), (2, 5), (0, 0), (1, 0), (2, 0), (1, 5), (5, 5), (5, 4)):
+        for dtype in (al.float32, al.float64):
+            x, y = al.ones(m, 5).to(dtype), al.ones(1, n).requires_grad_(m != 2)
+            seen = [_outcome(each, x, y) for each in (function, compiled)]
+            assert seen[0] == seen[1], (m, n, dtype)
+
+
+def _outcome(function: Any, *arguments: al.Tensor) -> Any:
+    try:
+        found = function(*arguments)
+    except al.AotliteError as error:
+        return str(error)
+    return found.shape, found.dtype, found.requires_grad, found.tolist()

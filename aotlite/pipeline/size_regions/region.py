@@ -394,7 +394,9 @@ class SizeRegion:
             known: CountedCalls | None = self._runs.owner(key)
             if known is None:
                 recent: RecentSizes[CompiledEntry] = RecentSizes(most, self._counts)
-                known = CountedCalls(self.counted, key, values, self._segment, recent)
+                known = CountedCalls(
+                    self.counted, key, values, self._segment, recent, partial(self._outside, key)
+                )
                 self._runs.add(key, known.call, known)
             return known
 

@@ -152,6 +152,8 @@ class CountedCalls:
     make: Make
     entries: RecentSizes[CompiledEntry]
     """By the counts that are known: the entry of the next segment."""
+    outside: Callable[[Sequence[object]], GuardFailure | None]
+    """Why a call is of another region, by what is known before any count."""
 
     def call(self, leaves: Sequence[object]) -> object:
         """The results of a call; MISS where it is of another region."""
@@ -203,6 +205,11 @@ class CountedCalls:
         found = self.entries.get(counts)
         if found is not None:
             return found
+        # An entry guards what it was made for: the first one that was dropped is made anew.
+        failure = None if counts else self.outside(leaves)
+        if failure is not None:
+            failures.append(failure)
+            return None
         of, values = self.segments, dict(self.values)
         values.update(zip(of.sizes.counts, counts))  # noqa: B905 (those that are known)
         for guards in of.guards[: len(counts) + 1]:
