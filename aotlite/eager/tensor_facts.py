@@ -40,7 +40,10 @@ class TensorFacts:
     """Whether it is a view of a restricted kind with a tape node of its own."""
     is_stale: bool
     is_leaf_view: bool
-    """Whether it is a view whose base is a leaf that requires grad."""
+    """Whether it is a leaf, or a view whose base is a leaf, that requires grad, and a view."""
+    is_on_plain_base: bool
+    """Whether it is a view that requires grad of a base that does not: so do its views, if they are
+    taken under no_grad (TEN-23)."""
     is_inference: bool
     """Whether it was made in inference mode, without a version counter (TEN-22)."""
     is_watched_view: bool
@@ -58,6 +61,7 @@ class TensorFacts:
             self.view_kind and self.view_kind.value: self.view_kind is not None,
             "stale": self.is_stale,
             "a view of a leaf": self.is_leaf_view,
+            "on a base that requires none": self.is_on_plain_base,
             "an inference tensor": self.is_inference,
             "with hooks": self.is_watched_view,
             "a view of a base that overlaps itself": self.is_on_overlap,
@@ -147,6 +151,7 @@ def _found(tensor: Tensor) -> TensorFacts | TensorMeta:
         kind is not None and tensor._node is not None,
         is_stale(tensor),
         requires_grad and tensor._base is not None and is_leaf_family(tensor),
+        requires_grad and tensor._base is not None and not root_of(tensor).requires_grad,
         inference,
         tensor._base is not None and tensor._node is not None and is_watched(tensor),
         overlap,

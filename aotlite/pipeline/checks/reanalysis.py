@@ -44,7 +44,7 @@ def check_metadata(captured: Captured, meta: FunctionMeta) -> None:
     if again is None:
         return
     if sizes is not None:
-        meta = _without_caution(meta, again)
+        meta, again = _without_caution(meta, again), _without_idle_families(again)
     found = meta.differences(again)
     if found:
         raise noted(
@@ -72,9 +72,15 @@ def _without_caution(meta: FunctionMeta, again: FunctionMeta) -> FunctionMeta:
         extent = None if second.extent is None else first.extent
         return attrs.evolve(first, writes_metadata=writes, extent=extent)
 
+    meta = _without_idle_families(meta)
     inputs = zip(meta.inputs, again.inputs, strict=True)
     numbers = tuple([at_sizes(*each) for each in inputs])
     return attrs.evolve(meta, inputs=numbers, computed_sizes=())
+
+
+def _without_idle_families(meta: FunctionMeta) -> FunctionMeta:
+    """The metadata without view families that change nothing: with symbols there are none."""
+    return attrs.evolve(meta, families=tuple([x for x in meta.families if x.reason]))
 
 
 def reanalyzed(captured: Captured) -> FunctionMeta | None:

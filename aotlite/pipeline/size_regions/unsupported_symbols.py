@@ -10,7 +10,7 @@ Rule: DYN-23. Spec: `specs/size_regions.md`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from opcode import opmap
 from types import TracebackType
 from typing import Any
@@ -26,6 +26,7 @@ from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 from aotlite.stages.shared.memory.sized_views import (
     arguments_of,
     changing_node,
+    view_arguments,
     with_a_family,
     without,
 )
@@ -43,8 +44,8 @@ def by_symbols(
     """The capture with symbols; with numbers, if code refuses symbols that nobody asked for:
     `refused` gets the reason.
 
-    An error of eager's is raised by the second one as by the first. Where a size is marked or
-    named, the error names the user's line.
+    An error of eager's is raised by the second one as by the first; one that views raise for want
+    of their family is not. Where a size is marked or named, the error names the user's line.
     """
     marked = [str(source) for source, asked in sizes.requests.items() if asked.is_marked]
     try:
@@ -71,23 +72,29 @@ def by_symbols(
                     f"int(size): {_line(error.__traceback__)}"
                 )
             raise
-        if not (of_symbols or isinstance(error, UnsupportedError) or _names_class(error, *call)):
+        views = dict.fromkeys(view_arguments(sizes, call[2]), "")  # type: ignore[arg-type]
+        of_symbols = of_symbols or isinstance(error, UnsupportedError)
+        if not (views or of_symbols or _names_class(error, *call)):
             raise
-        views = []
         words = f"{type(error).__name__}: {error}".partition("\n")[0]
-        refused.append(f"{_line(error.__traceback__)} takes no symbols ({words})")
+        if views:
+            refused.append(_of(dict.fromkeys(views, f"symbols raise {words}")))
+        else:
+            refused.append(f"{_line(error.__traceback__)} takes no symbols ({words})")
     if not views:
         return capture(*call)
     return by_symbols(without(sizes, views), capture, call, refused)
 
 
-def _of(views: Sequence[InputRole]) -> str:
+def _of(views: Mapping[InputRole, str]) -> str:
     """Why sizes of these views are numbers."""
-    names = " and ".join([f"argument {index}" for index in sorted(set(arguments_of(views)))])
-    return f"{names} are views of one base, and the function changes one (SYN-12)"
+    names = " and ".join([f"argument {index}" for index in sorted({*arguments_of(views)})])
+    are = "are views" if len({*arguments_of(views)}) > 1 else "is a view"
+    reasons = ", and ".join(dict.fromkeys(views.values()))
+    return f"{names} {are} of one base, and {reasons} (SYN-12)"
 
 
-def _check_views(captured: Captured, sizes: SymbolicSizes, views: Sequence[InputRole]) -> None:
+def _check_views(captured: Captured, sizes: SymbolicSizes, views: Collection[InputRole]) -> None:
     """Raises GuardError where a size of a view is marked that has to be a number (SYN-12)."""
     arguments = set(arguments_of(views))
     marked = [
@@ -102,11 +109,12 @@ def _check_views(captured: Captured, sizes: SymbolicSizes, views: Sequence[Input
     at = "" if node is None else f": {node.target.name}"
     if node is not None and node.location is not None:
         at += f", {place_of(node.location)}"
+    are = "are views" if len(arguments) > 1 else "is a view"
     views_of = " and ".join([f"argument {index}" for index in sorted(arguments)])
     raise noted(
         GuardError(
             f"compile: {', '.join(marked)} is marked as dynamic, and the function changes the "
-            f"history or geometry of one of {views_of}, which are views of one base{at}, expected "
+            f"history or geometry of one of {views_of}, which {are} of one base{at}, expected "
             "views that are read"
         ),
         "Pass the base, and take the views inside. Or leave out the mark: each size compiles then. "

@@ -51,8 +51,9 @@ class Captured(Record):
     grad_mode_before: bool | None
     grad_mode_after: bool | None
     families: tuple[CapturedFamily, ...] = ()
-    late: tuple[tuple[Tensor, Tensor], ...] = ()
-    """Pairs of fakes that should share a root, but were reached too late for that."""
+    without_family: tuple[tuple[Tensor, ...], ...] = ()
+    """Fakes whose tensors are views of one base, and that make no family: some have symbols for
+    sizes (SYN-12), or were reached too late for that (SYN-5)."""
     reach: Mapping[InputRole, tuple[int, int]] = {}
     """First and last elements, from its own first one, of inputs that `as_strided` exceeds."""
     parts: tuple[Part, ...] = ()

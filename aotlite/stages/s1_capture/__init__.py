@@ -116,7 +116,7 @@ def _captured(
         before,
         after,
         recorder.families.all(),
-        recorder.late(),
+        recorder.without_family(),
         dict(recorder.reach.extents),
         grads=grads,
         hooks=hooks,

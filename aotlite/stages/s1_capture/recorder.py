@@ -54,6 +54,7 @@ from aotlite.stages.s1_capture.metadata_mutations import MetadataMutations
 from aotlite.stages.s1_capture.module_scopes import ModuleScopes, backward_in, sum_in
 from aotlite.stages.s1_capture.rng_tracking import RngTracker
 from aotlite.stages.s1_capture.subclass_fakes import SubclassFakes, values_of, with_parts_of
+from aotlite.stages.shared.memory.sized_views import arguments_with_symbols
 from aotlite.stages.shared.memory.view_families import ViewFamilies, base_edges, copy_autograd
 from aotlite.stages.shared.tape_queries import passes_outside
 from aotlite.stages.shared.user_frames import describe, user_location
@@ -286,7 +287,7 @@ class CaptureRecorder:
         fake.value = node
         entry = None if is_stale(tensor) else edge_of(fake)
         family = self.families.join(tensor, fake, role)
-        if family is not None and entry is not None and not fake._leaf:
+        if entry is not None and fake._node is not None and not fake._leaf:
             entry = fake._node, fake._index  # earlier writes are part of the family root's history
         given = CapturedInput(
             role,
@@ -323,11 +324,10 @@ class CaptureRecorder:
         first, second = reals[0].storage, reals[1].storage  # type: ignore[union-attr]
         return first is second or (first.buffer is second.buffer and first.buffer is not None)
 
-    def late(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Pairs of fakes that share memory, but were met too late to join one view family."""
-        return tuple(
-            [(self._met.fakes[id(a)], self._met.fakes[id(b)]) for a, b in self.families.late]
-        )
+    def without_family(self) -> tuple[tuple[Tensor, ...], ...]:
+        """The fakes of each root that makes no view family."""
+        fakes = self._met.fakes
+        return tuple([tuple([fakes[id(x)] for x in met]) for met in self.families.without()])
 
     def weak_fakes(self) -> OuterFakes:
         return self._met.outer_fakes()
@@ -428,7 +428,8 @@ class CaptureRecorder:
         observed = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, TrackedObject)]
         places = [AccessPath(i, self.function) for i in observed] + self._index.roots()
         self.around.look(places, self.leaves)
-        self.families.look_at(with_parts_of(self._index.tensors()))
+        sized = () if self.sizes is None else arguments_with_symbols(self.sizes, self.leaves)
+        self.families.look_at(with_parts_of(self._index.tensors()), sized)
 
     def guard_surroundings(self) -> None:
         """Adds guards for all that the function can reach by name and did not change."""

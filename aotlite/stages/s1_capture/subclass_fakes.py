@@ -41,7 +41,6 @@ from aotlite.ir.ops.structure import GETITEM, WRAP
 from aotlite.stages.records.backward.required_tangents import RequiredArrivals
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
-from aotlite.stages.shared.memory.sized_views import leave_family
 from aotlite.stages.shared.memory.view_families import ViewFamilies
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 
@@ -72,7 +71,6 @@ class SubclassFakes:
         sizes, whole = self.recorder.sizes, role.whole if isinstance(role, Part) else role
         if sizes is None or not isinstance(whole, Primal):
             return tensor.meta
-        leave_family(sizes, families, tensor, role)
         if any(map(families.has, with_parts_of([tensor]))):
             return tensor.meta
         return sizes.meta(role, tensor.meta)  # type: ignore[arg-type]

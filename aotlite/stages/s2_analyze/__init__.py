@@ -28,7 +28,7 @@ from aotlite.stages.records.metadata.function_facts import (
     Plain,
 )
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
-from aotlite.stages.s2_analyze.inputs import InputAnalysis, is_written
+from aotlite.stages.s2_analyze.inputs import InputAnalysis
 from aotlite.stages.s2_analyze.metadata_mutations import with_changes
 from aotlite.stages.s2_analyze.mutation_order import MutationOrder, count_plan
 from aotlite.stages.s2_analyze.outputs import OutputAnalysis
@@ -38,7 +38,9 @@ from aotlite.stages.s2_analyze.unsupported import (
     refuse_overlap_with_history,
     refuse_reach_with_history,
 )
+from aotlite.stages.shared.memory.sized_views import family_reason
 from aotlite.stages.shared.memory.view_analysis import ViewAnalysis
+from aotlite.stages.shared.tape_queries import is_written
 
 
 def analyze(captured: Captured) -> FunctionMeta:
@@ -110,4 +112,6 @@ def _families(captured: Captured, metas: tuple[InputMeta, ...]) -> Iterator[Fami
         root, members = family.root, tuple(family.members)
         changes = is_written(root.node, family.entry)
         through = next((role for role in members if role in written), members[0])
-        yield FamilyMeta(family.role, root.meta, members, changes, through)
+        given = [each for each in captured.inputs if each.role in members]
+        why = family_reason(captured, given, changes=changes)
+        yield FamilyMeta(family.role, root.meta, members, changes, through, why)

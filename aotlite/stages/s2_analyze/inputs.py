@@ -9,15 +9,13 @@ from collections.abc import Iterator
 
 import attrs
 
-from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
-from aotlite.eager.base.tape.node import Edge, TapeNode
-from aotlite.eager.base.tape.view_root import RESTRICTED
 from aotlite.ir.graph import Node
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.metadata.function_facts import InputMeta
 from aotlite.stages.shared.memory.view_analysis import ViewAnalysis, ViewOf, is_through_hidden_alias
+from aotlite.stages.shared.tape_queries import root_changed
 
 
 @attrs.define(eq=False, repr=False)
@@ -67,27 +65,8 @@ class InputAnalysis:
             under_no_grad=bool(data) and not any(w.grad_mode for w in data),
             through_hidden_alias=bool(data)
             and all(is_through_hidden_alias(self.seen[w].chain) for w in data),
-            changes_history=bool(data) and given.role not in self.members and _root_changed(given),
+            changes_history=bool(data) and given.role not in self.members and root_changed(given),
             version_bumps=given.storage.version,
             shares_outside=given.storage.exported,
             extent=self.captured.reach.get(given.role),
         )
-
-
-def _root_changed(given: CapturedInput) -> bool:
-    """Whether a data write gave the input another tape edge."""
-    fake = given.fake
-    if fake._kind in RESTRICTED:
-        return False  # a write that would change it is refused (TEN-19)
-    if fake._root is not None:
-        now = fake._root.node
-    else:
-        now = fake._node or (fake._accumulator if fake._leaf else None)
-    return is_written(now, given.entry)
-
-
-def is_written(node: TapeNode | None, entry: Edge | None) -> bool:
-    """Whether a write made this tape node: not the edge at entry, not `requires_grad_` (FUN-36)."""
-    if node is None or type(node) is AccumulateGrad:
-        return False
-    return entry is None or node is not entry[0]

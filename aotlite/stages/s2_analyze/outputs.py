@@ -156,7 +156,8 @@ class OutputAnalysis:
             is_inference=result.is_inference(),
             under_grad=self._under_grad(result, sight),
             is_dead_end=is_dead_end(result),
-            follows_base=self._is_of_leaf(sight) and follows_base(result),
+            follows_base=self._is_of_leaf(sight)
+            and follows_base(result, self.inputs[sight.root].fake),
             geometry_steps=sight.moves,
             version=result.storage.version if is_through_hidden_alias(sight.chain) else None,
         )

@@ -23,9 +23,10 @@ def refuse_late(captured: Captured, metas: tuple[InputMeta, ...]) -> None:
     Both need one view family before the write; the second became an input too late for that.
     """
     writers = {id(g.fake): m for g, m in zip(captured.inputs, metas, strict=True)}
-    for first, second in captured.late:
-        if any(writers[id(fake)].changes_history for fake in (first, second)):
-            places = [writers[id(fake)].place for fake in (first, second)]
+    for fakes in captured.without_family:
+        group = [writers[id(fake)] for fake in fakes]
+        if len(group) > 1 and any(each.changes_history for each in group):
+            places = [each.place for each in group]
             raise noted(
                 AliasError(
                     f"analyze: {places[0]} and {places[1]} overlap in memory, one of them is "

@@ -15,6 +15,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph.role import Result
 from aotlite.ir.op import ViewOp
+from aotlite.stages.records.capture_inputs import CapturedInput
 
 
 def is_dead_end(view: Tensor) -> bool:
@@ -31,13 +32,13 @@ def is_dead_end(view: Tensor) -> bool:
     return not accumulating and ends.isdisjoint(order) and not any(n.is_outside() for n in order)
 
 
-def follows_base(view: Tensor) -> bool:
+def follows_base(view: Tensor, leaf: Tensor) -> bool:
     """Whether a view of a leaf, which is itself on a base's memory, has the history of that base.
 
     The base was written since, and has a history; the leaf stays a leaf (TEN-23).
     """
     root = view._root
-    if root is None or root.node is None or root.leaf:
+    if root is None or root.node is None or (root.leaf and leaf._base is None):
         return False
     node = view._node
     if view._seen != view.storage.version:
@@ -162,3 +163,22 @@ def these_of(results: Sequence[Result], bits: int) -> Iterator[Result]:
         lowest = bits & -bits
         yield results[lowest.bit_length() - 1]
         bits ^= lowest
+
+
+def root_changed(given: CapturedInput) -> bool:
+    """Whether a data write gave the input another tape edge."""
+    fake = given.fake
+    if fake._kind in RESTRICTED:
+        return False  # a write that would change it is refused (TEN-19)
+    if fake._root is not None:
+        now = fake._root.node
+    else:
+        now = fake._node or (fake._accumulator if fake._leaf else None)
+    return is_written(now, given.entry)
+
+
+def is_written(node: TapeNode | None, entry: Edge | None) -> bool:
+    """Whether a write made this tape node: not the edge at entry, not `requires_grad_` (FUN-36)."""
+    if node is None or type(node) is AccumulateGrad:
+        return False
+    return entry is None or node is not entry[0]

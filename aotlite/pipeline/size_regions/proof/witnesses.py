@@ -18,9 +18,10 @@ from weakref import ref
 import attrs
 import numpy as np
 
+from aotlite.eager.autograd.differentiable_views import root_of
 from aotlite.eager.base.modes import STATE, set_grad_enabled
 from aotlite.eager.base.storage import Storage
-from aotlite.eager.base.tape.view_root import CreationKind
+from aotlite.eager.base.tape.view_root import CreationKind, twin_root
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.eager.tracked_objects import TrackedObject
@@ -41,7 +42,7 @@ from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.symbolic_sizes import GivenRole, SymbolicSizes, place_of_role
-from aotlite.stages.shared.memory.view_families import copy_autograd
+from aotlite.stages.shared.memory.view_families import copy_autograd, is_of_its_own
 from aotlite.stages.shared.size_values import AtSizes
 
 if TYPE_CHECKING:
@@ -170,6 +171,8 @@ class _StandIns:
         copy_autograd(real, made, requires_grad=real.requires_grad_outside())
         if real._base is not None:
             made._base = self._tensor(real._base)
+            if is_of_its_own(real):  # so it has symbols, and a base of its own
+                made._root = twin_root(root_of(real), None)
         return made
 
     def _view(self, real: Tensor, base: Tensor) -> Tensor:

@@ -114,6 +114,8 @@ class FamilyMeta(Record):
     It has no value of its own; its tangent has the base's geometry."""
     through: InputRole
     """The member that is written."""
+    reason: str = ""
+    """Why its members could not do without it, had they symbols for sizes; or empty (SYN-12)."""
 
 
 @attrs.frozen(eq=False, repr=False)

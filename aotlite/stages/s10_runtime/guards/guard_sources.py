@@ -5,7 +5,7 @@ Used by the pipeline. Rules: GRD-1 to GRD-4. Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -23,6 +23,7 @@ from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s10_runtime.guards.overlap import refuse_foreign_overlap
+from aotlite.stages.shared.memory.view_families import is_of_its_own
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -104,7 +105,7 @@ class GuardedFacts:
                 for each in meta.inputs
                 if each.extent is not None
             },
-            view_family_members=_view_family_members(meta, bases, partition.backward),
+            view_family_members=_view_family_members(meta, reals, bases, partition.backward),
             hooks=self.hooks,
         )
 
@@ -124,17 +125,39 @@ def guarded_values_of(
 
 
 def _view_family_members(
-    meta: FunctionMeta, bases: Sequence[BaseInput], backward: Graph | None
+    meta: FunctionMeta,
+    reals: Mapping[InputRole, Tensor],
+    bases: Sequence[BaseInput],
+    backward: Graph | None,
 ) -> tuple[Any, ...]:
     """Inputs whose gradients depend on how they are views of one base."""
     if backward is None:
         return ()
-    merged = [member.role for base in bases for member in base.members]
+    merged = []
+    for base in bases:
+        roles = [member.role for member in base.members]
+        merged += roles if _may_share_histories(meta, reals, roles) else []
     reached = {role.of for role, value in backward.outputs_with(Gradient) if value is not None}
     for family in meta.families:
         if family.changes_history or family.role in reached:
             merged += family.members
     return tuple(dict.fromkeys(merged))
+
+
+def _may_share_histories(
+    meta: FunctionMeta, reals: Mapping[InputRole, Tensor], roles: Collection[InputRole]
+) -> bool:
+    """Whether it matters for gradients if these inputs, of which one is written, are views of one
+    base. It does not where no write has a history, and each is a leaf or has one of its own."""
+    if any(role in family.members for family in meta.families for role in roles):
+        return True
+    return any(
+        each.changes_history
+        or each.changes
+        or each.writes_metadata
+        or not (each.is_leaf or is_of_its_own(reals[each.role]))
+        for each in map(meta.input_of, roles)
+    )
 
 
 @attrs.frozen(eq=False, repr=False)

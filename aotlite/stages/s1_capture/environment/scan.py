@@ -94,7 +94,7 @@ def check_unwatched(recorder: CaptureTrace, inputs: Sequence[Any]) -> None:
             raise recorder.refuse(what, "ask for it outside, or of x.view_as(x), taken inside")
         if given is not None and given.family is None and given.storage.version:
             is_view = recorder.real_of(given.fake)._base is not None
-            if is_view and given.requires_grad:
+            if is_view and given.requires_grad and not given.is_leaf:
                 what = f"the gradient of {given.place}, a view that was written before,"
                 raise recorder.refuse(what, "pass what it is a view of, too")
         if given is not None:

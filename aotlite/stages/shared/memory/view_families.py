@@ -9,8 +9,8 @@ if they matter. Used by stage 1. Rules: SYN-2, SYN-6. Decision 0010.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import attrs
 
@@ -19,14 +19,17 @@ from aotlite.eager.autograd.inplace_writes import is_leaf_family
 from aotlite.eager.autograd.nodes.op_nodes import InputNode
 from aotlite.eager.autograd.nodes.retained_grads import is_watched
 from aotlite.eager.base.tape.node import Edge
-from aotlite.eager.base.tape.view_chain import overlaps_itself
+from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep, chain_of, overlaps_itself
 from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind, ViewRoot, twin_root
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import gradient_form, is_wrapper
 from aotlite.ir.geometry.overlap import overlaps_bytes
 from aotlite.ir.graph.role import Family
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import OPS
 from aotlite.stages.records.capture_inputs import CapturedFamily, InputRole
+
+_VIEW: Any = OPS["view"]
 
 
 class FamilyWindow(Protocol):
@@ -68,34 +71,26 @@ class ViewFamilies:
     _made: dict[int, CapturedFamily] = attrs.field(factory=dict)
     _bases: dict[int, Tensor] = attrs.field(factory=dict)
     _alone: dict[int, list[Tensor]] = attrs.field(factory=dict)
-    """By root: tensors that were met, and were not known to share it."""
-    late: list[tuple[Tensor, Tensor]] = attrs.field(factory=list)
-    """Pairs that share a root, which was found out too late to make a family."""
-    _several: dict[int, list[Tensor]] = attrs.field(factory=dict)
-    """By root: tensors that are of a family for no reason but that others share the root."""
+    """By root: tensors that were met, and are of no family."""
+    _left: set[int] = attrs.field(factory=set)
+    """Roots that make no family, as tensors on them have symbols for their sizes."""
 
-    def look_at(self, tensors: Iterable[Tensor]) -> None:
-        """Finds the tensors that share a root, among all that the function can reach."""
+    def look_at(self, tensors: Iterable[Tensor], sized: Collection[int] = ()) -> None:
+        """Finds the tensors that share a root, among all that the function can reach. `sized` are
+        the ids of those that have symbols for sizes: Note [views with symbols for sizes] in
+        `sized_views.py`."""
         by_root: dict[int, dict[int, Tensor]] = {}
         for tensor in tensors:
             is_real = tensor.storage.buffer is not None or is_wrapper(tensor)
             if tensor._root is not None and is_real:
                 by_root.setdefault(id(tensor._root), {})[id(tensor)] = tensor
         for root, members in by_root.items():
-            needed = False
-            for tensor in members.values():
-                apart = _is_leaf_of_its_own if is_wrapper(tensor) else _is_apart
-                needed |= is_wrapper(tensor) or apart(tensor)
-                if len(members) > 1 or apart(tensor):
-                    self._joined[id(tensor)] = tensor._root  # type: ignore[assignment]
-            if not needed:
-                self._several[root] = [*members.values()]
-
-    def leave(self, tensor: Tensor) -> None:
-        """Takes a tensor out of its family, and all that share its root, if they are of it for no
-        other reason: Note [views with symbols for sizes] in `sized_views.py`."""
-        for member in self._several.pop(id(tensor._root), ()):
-            self._joined.pop(id(member), None)
+            several = len(members) > 1
+            of_family = {k: x for k, x in members.items() if several or is_apart(x)}
+            if any(map(is_wrapper, members.values())) or not any(k in sized for k in members):
+                self._joined |= {k: x._root for k, x in of_family.items()}  # type: ignore[misc]
+            elif of_family:
+                self._left.add(root)
 
     def has(self, tensor: Tensor) -> bool:
         """Whether a caller's tensor is of a family, whose root its fake gets."""
@@ -107,20 +102,16 @@ class ViewFamilies:
         if root is None:
             return None
         if id(real) not in self._joined:
-            others = self._alone.setdefault(id(root), [])
-            self.late += [(other, real) for other in others]
-            others.append(real)
+            self._alone.setdefault(id(root), []).append(real)
+            if id(root) in self._left and is_of_its_own(real):
+                _give_root(real, fake)
             return None
         family = self._made.get(id(root))
         if family is None:
             family = self._made[id(root)] = self._new(root, fake)
         family.members.append(role)
-        if fake._root is not None and fake._node is not None:  # its own edge cuts (JNT-3)
-            fake._node, fake._index = InputNode(), 0
-        fake._root, fake._kind = family.root, real._kind
-        fake._chain = real._chain
-        fake._base = None if real._base is None else self._bases[id(root)]
-        fake._seen = min(fake._seen, 0)  # what was written before it was met makes it stale
+        base = None if real._base is None else self._bases[id(root)]
+        _put_on(fake, real._kind, family.root, base, real._chain)
         return family.role
 
     def _new(self, root: ViewRoot, fake: Tensor) -> CapturedFamily:
@@ -134,24 +125,53 @@ class ViewFamilies:
         """The families met, in order."""
         return tuple(self._made.values())
 
+    def without(self) -> Iterator[list[Tensor]]:
+        """The tensors of each root that makes no family: they have symbols for sizes, or it was
+        found out too late that they share it."""
+        for root, met in self._alone.items():
+            if len(met) > 1 or root in self._left:
+                yield met
 
-def _is_apart(tensor: Tensor) -> bool:
+
+def _put_on(
+    fake: Tensor, kind: CreationKind | None, root: ViewRoot, base: Tensor | None, chain: ViewChain
+) -> None:
+    """Makes a fake the view of a base with this root."""
+    if fake._root is not None and fake._node is not None:  # its own edge cuts (JNT-3)
+        fake._node, fake._index = InputNode(), 0
+    fake._root, fake._kind, fake._base, fake._chain = root, kind, base, chain
+    fake._seen = min(fake._seen, 0)  # what was written before it was met makes it stale
+
+
+def _give_root(real: Tensor, fake: Tensor) -> None:
+    """Gives the fake of a view of its own history a base that requires no grad, as the caller's
+    has. The base has the view's geometry, so that nothing about it is a number."""
+    twin, meta = twin_root(root_of(real), None), fake.meta
+    twin.meta, twin.offset = meta, fake.offset
+    base = Tensor(fake.storage, meta, fake.offset)
+    base._root = twin
+    _put_on(fake, real._kind, twin, base, chain_of(ViewStep(_VIEW, (meta.shape,), meta, meta)))
+
+
+def is_apart(tensor: Tensor) -> bool:
     """Whether a view needs a family even if no other input shares its base.
 
-    It requires grad, and its base does not (TEN-23); it or its base overlaps itself (TEN-7), so it
-    can only be written through the base; or it has hooks, which a write bypasses (TEN-39).
+    It is a leaf, or requires grad where its base does not (TEN-23); it or its base overlaps itself
+    (TEN-7), so it can only be written through the base; or it has hooks, which a write bypasses
+    (TEN-39). Of wrappers, the first alone.
     """
     if tensor._base is None:
         return False
-    root = root_of(tensor)
-    if overlaps_itself(tensor.meta) or overlaps_itself(root.meta):
+    if is_wrapper(tensor):
+        return is_of_its_own(tensor)
+    if overlaps_itself(tensor.meta) or overlaps_itself(root_of(tensor).meta):
         return True
     if tensor._node is not None and is_watched(tensor):
         return True
-    return _is_leaf_of_its_own(tensor)
+    return tensor._is_tracked_leaf() or is_of_its_own(tensor)
 
 
-def _is_leaf_of_its_own(tensor: Tensor) -> bool:
+def is_of_its_own(tensor: Tensor) -> bool:
     """Whether a view requires grad on memory of a base that does not (TEN-23)."""
     apart = tensor._base is not None and tensor.requires_grad_outside()
     return apart and not root_of(tensor).requires_grad
