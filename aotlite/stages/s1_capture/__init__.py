@@ -116,7 +116,7 @@ def _captured(
         before,
         after,
         recorder.families.all(),
-        recorder.without_family(),
+        recorder.families.without(),
         dict(recorder.reach.extents),
         grads=grads,
         hooks=hooks,

@@ -324,11 +324,6 @@ class CaptureRecorder:
         first, second = reals[0].storage, reals[1].storage  # type: ignore[union-attr]
         return first is second or (first.buffer is second.buffer and first.buffer is not None)
 
-    def without_family(self) -> tuple[tuple[Tensor, ...], ...]:
-        """The fakes of each root that makes no view family."""
-        fakes = self._met.fakes
-        return tuple([tuple([fakes[id(x)] for x in met]) for met in self.families.without()])
-
     def weak_fakes(self) -> OuterFakes:
         return self._met.outer_fakes()
 
@@ -428,8 +423,10 @@ class CaptureRecorder:
         observed = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, TrackedObject)]
         places = [AccessPath(i, self.function) for i in observed] + self._index.roots()
         self.around.look(places, self.leaves)
-        sized = () if self.sizes is None else arguments_with_symbols(self.sizes, self.leaves)
-        self.families.look_at(with_parts_of(self._index.tensors()), sized)
+        self.families.look_at(
+            with_parts_of(self._index.tensors()),
+            () if self.sizes is None else arguments_with_symbols(self.sizes, self.leaves),
+        )
 
     def guard_surroundings(self) -> None:
         """Adds guards for all that the function can reach by name and did not change."""

@@ -71,7 +71,7 @@ class ViewFamilies:
     _made: dict[int, CapturedFamily] = attrs.field(factory=dict)
     _bases: dict[int, Tensor] = attrs.field(factory=dict)
     _alone: dict[int, list[Tensor]] = attrs.field(factory=dict)
-    """By root: tensors that were met, and are of no family."""
+    """By root: the fakes of tensors that were met, and are of no family."""
     _left: set[int] = attrs.field(factory=set)
     """Roots that make no family, as tensors on them have symbols for their sizes."""
 
@@ -102,7 +102,7 @@ class ViewFamilies:
         if root is None:
             return None
         if id(real) not in self._joined:
-            self._alone.setdefault(id(root), []).append(real)
+            self._alone.setdefault(id(root), []).append(fake)
             if id(root) in self._left and is_of_its_own(real):
                 _give_root(real, fake)
             return None
@@ -125,12 +125,12 @@ class ViewFamilies:
         """The families met, in order."""
         return tuple(self._made.values())
 
-    def without(self) -> Iterator[list[Tensor]]:
-        """The tensors of each root that makes no family: they have symbols for sizes, or it was
-        found out too late that they share it."""
-        for root, met in self._alone.items():
-            if len(met) > 1 or root in self._left:
-                yield met
+    def without(self) -> tuple[tuple[Tensor, ...], ...]:
+        """The fakes of each root that makes no family: they have symbols for sizes, or it was found
+        out too late that their tensors share it."""
+        return tuple(
+            [tuple(met) for r, met in self._alone.items() if len(met) > 1 or r in self._left]
+        )
 
 
 def _put_on(
