@@ -133,10 +133,12 @@ def _view_family_members(
     """Inputs whose gradients depend on how they are views of one base."""
     if backward is None:
         return ()
-    merged = []
-    for base in bases:
-        roles = [member.role for member in base.members]
-        merged += roles if _may_share_histories(meta, reals, roles) else []
+    merged = [
+        role
+        for roles in [[member.role for member in base.members] for base in bases]
+        if _may_share_histories(meta, reals, roles)
+        for role in roles
+    ]
     reached = {role.of for role, value in backward.outputs_with(Gradient) if value is not None}
     for family in meta.families:
         if family.changes_history or family.role in reached:
