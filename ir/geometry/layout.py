@@ -262,11 +262,10 @@ def _agreed_strides(layouts: Sequence[Layout], shape: Shape) -> Stride | None:
 def _broadcast_stride(layout: Layout, shape: Shape) -> Stride:
     sizes, stride = layout
     lead = len(shape) - len(sizes)
-    kept = (
+    return (0,) * lead + tuple(
         0 if size is not shape[dim] and size == 1 and shape[dim] != 1 else step
         for dim, (size, step) in enumerate(zip(sizes, stride, strict=True), lead)
     )
-    return (0,) * lead + tuple(kept)
 
 
 def _iteration_strides(shape: Shape, strides: Sequence[Stride]) -> Stride:

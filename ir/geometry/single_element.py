@@ -58,13 +58,13 @@ def without_few(shape: Shape, stride: Stride) -> Stride:
     """Strides by which each element of a tensor has the address that it has by these, as simple
     expressions: of a tensor without elements, and along dimensions of size 1, they are any numbers.
 
-    `max(s0, 1)` becomes s0; `is_one` of the dimension's own size becomes 0; `is_any` and
-    `is_several` of the number of elements become 1.
+    `max(s0, 1)` becomes s0; `is_one` of the dimension's own size becomes 0; `is_any` of each size,
+    and `is_any` and `is_several` of the number of elements, become 1.
     """
     if all(type(step) is int for step in stride):
         return stride
     count = numel(shape)
-    sure = [(is_any(count), _ONE), (is_several(count), _ONE)]
+    sure = [(each, _ONE) for each in (is_several(count), is_any(count), *map(is_any, shape))]
     return tuple(
         [
             step if type(step) is int else _simple(step, [(is_one(size), {}), *sure])
@@ -76,13 +76,18 @@ def without_few(shape: Shape, stride: Stride) -> Stride:
 _ONE: Terms = {(): 1}
 
 
+def _has_one(atom: Call) -> bool:
+    """Whether an operand is the number 1: symbols are not asked."""
+    return any(type(each) is int and each == 1 for each in (atom.left, atom.right))
+
+
 def _simple(step: object, known: Iterable[tuple[object, Terms]]) -> Size:
     assert isinstance(step, SymInt)
     values: dict[Atom, Terms] = {}
     for atom in {each for monomial in step.terms for each in monomial if isinstance(each, Call)}:
         value = step.table.of({(atom,): 1})
         values.update([(atom, terms) for other, terms in known if other is value])
-        if atom.function == "max" and 1 in (atom.left, atom.right):
+        if atom.function == "max" and _has_one(atom):
             size = atom.right if type(atom.left) is int else atom.left
             values[atom] = step.table.terms_of(size)
     found: Size = step.table.of(substitute(step.terms, values))

@@ -119,8 +119,7 @@ def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
 
 def always_equal(a: Size, b: Size) -> bool:
     """Whether both sizes are equal for all values of their symbols; logs no assumption."""
-    truth: object = a == b
-    return truth is True
+    return cast("object", a == b) is True
 
 
 def asks_first(values: Iterable[object]) -> bool:

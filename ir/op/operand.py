@@ -239,13 +239,12 @@ class Operand:
     def sum_to(self, shape: Sequence[int]) -> Self:
         """The sum over the dimensions that broadcasting from `shape` added or expanded."""
         shape = tuple(shape)
-        if sizes.same_shape(self.shape, shape):
-            return self
         extra = self.ndim - len(shape)
         pairs = zip(range(extra, self.ndim), shape, self.shape[extra:], strict=True)
         differ = [(i, n, have) for i, n, have in pairs if not sizes.always_equal(n, have)]
-        kept = [i for i, n, have in differ if n == 1 and have != 1]
-        summed = self._do("sum", (*range(extra), *kept), True)
+        # The sum over a dimension of size 1 is right, too: whether it is one, nobody asks (DYN-4).
+        kept = [i for i, n, have in differ if sizes.always_equal(n, 1) or (n != have and n == 1)]
+        summed = self._do("sum", (*range(extra), *kept), True) if extra or kept else self
         return summed._do("view", shape) if extra else summed
 
     def to_kind(self, dtype: DType) -> Self:

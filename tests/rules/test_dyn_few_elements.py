@@ -29,6 +29,12 @@ def leaf(*shape: int) -> al.Tensor:
     return al.tensor((numbers / 4).reshape(shape).astype(np.float32)).requires_grad_()
 
 
+def rest_doubled(x: Any) -> Any:
+    y = x * 1
+    y[1:] *= 2
+    return y
+
+
 def outcome(function: Function, x: al.Tensor) -> list[Any]:
     """The result and the gradient, with their strides."""
     result = function(x)
@@ -66,8 +72,16 @@ ENTRIES: dict[str, tuple[int, Function, tuple[int, ...]]] = {
     "rows of a mask": (1, lambda x: x.masked_select(x > 0).sum(), (3,)),
     "repeat_interleave": (1, lambda x: x.repeat_interleave(x.new_ones(x.shape[0]).long(), 0), (3,)),
     "random factor": (1, lambda x: x * al.ones_like(x).bernoulli(1.0), (3,)),
-    # The copy of a part of one row keeps the strides of the whole.
-    "pad": (2, lambda x: F.pad(x, (1, 1)).exp().sum(), (3,)),
+    "pad": (1, lambda x: F.pad(x, (1, 1)).exp().sum(), (3,)),
+    # Strides at few sizes are in the expressions of all: Note [strides of few elements].
+    "differences": (1, lambda x: x[:, None] - x[None, :], (3,)),
+    "rows of numbers": (1, lambda x: (x * 2).sum(1, True) - x, (1,)),
+    "a shift of a column": (1, lambda x: x.T - x.T.mean(1, True), (3,)),
+    "var": (1, lambda x: x.var(0), (3,)),
+    "std of rows": (1, lambda x: x.std(1, correction=0), (3,)),
+    "layer_norm": (1, lambda x: F.layer_norm(x, (3,)), (3,)),
+    "a write of chosen ones": (1, lambda x: (x * 1).masked_fill_(x > 0, 2), (1,)),
+    "a write of the rest": (1, rest_doubled, (3,)),
     # A row or column is contiguous, and is no copy.
     "contiguous": (3, lambda x: x.T.contiguous().view(-1).sum(), (3,)),
     # Nothing is dropped from nothing: the result is the argument.
@@ -108,8 +122,8 @@ def test_one_training_step_serves_each_batch(backend: str) -> None:
 
 
 # --------------------------------------------------------------------------------------- marks
-def padded(x: Any) -> Any:
-    return F.pad(x, (1, 1)).exp().sum()
+def with_one_apart(x: Any) -> Any:
+    return x.exp().sum() if x.shape[0] != 1 else x.exp().sum() * 2
 
 
 def counted(x: Any) -> Any:
@@ -123,12 +137,12 @@ def counted(x: Any) -> Any:
 @pytest.mark.parametrize("how", ["mark", "bounds", "name"])
 def test_a_mark_lets_0_and_1_have_entries_of_their_own(order: tuple[int, ...], how: str) -> None:
     shapes = {"x": {0: al.Dim("n", min=0)}} if how == "name" else None
-    compiled = al.compile(padded, dynamic_shapes=shapes, backend="reference")
+    compiled = al.compile(with_one_apart, dynamic_shapes=shapes, backend="reference")
     for n in order:
         x = leaf(n, 3)
         if how != "name":
             al.mark_dynamic(x, 0, min=0 if how == "bounds" else None)
-        np.testing.assert_equal(outcome(compiled, x), outcome(padded, leaf(n, 3)))
+        np.testing.assert_equal(outcome(compiled, x), outcome(with_one_apart, leaf(n, 3)))
     assert len(compiled.entries) == 2
 
 
@@ -189,6 +203,37 @@ def test_an_expanded_tensor_and_its_copy_have_eagers_strides(extra: int) -> None
         plain = expanded(tensor_meta((1, 4)), (*numbers[: extra + 1], 4))
         assert concrete(seen, values) is plain
         assert concrete(copied, values) is OPS["clone"].result_for((plain,))
+
+
+def permuted(shape: tuple[int, ...], order: tuple[int, ...]) -> TensorMeta:
+    """A tensor that lies in memory in this order of its dimensions."""
+    lies = tensor_meta([shape[dim] for dim in order]).stride
+    return tensor_meta(shape).with_stride([lies[order.index(dim)] for dim in range(len(shape))])
+
+
+OPERANDS: dict[str, Callable[[Any, Any], list[TensorMeta]]] = {
+    "a number": lambda n, m: [tensor_meta((n, m)), tensor_meta(())],
+    "a row": lambda n, m: [tensor_meta((n, m)), tensor_meta((m,))],
+    "a column": lambda n, m: [tensor_meta((n, m)), tensor_meta((n, 1))],
+    "a column and a row": lambda n, m: [tensor_meta((n, 1)), tensor_meta((1, m))],
+    "a transposed one": lambda n, m: [permuted((n, m), (1, 0)), tensor_meta((n, m))],
+    "transposed, and a row": lambda n, m: [permuted((n, m), (1, 0)), tensor_meta((m,))],
+    "rows of three": lambda n, m: [tensor_meta((n, m, 3)), tensor_meta((n, m, 1))],
+    "heads": lambda n, m: [permuted((n, 2, m, 3), (0, 2, 1, 3)), tensor_meta((m, 1))],
+    "two columns": lambda n, m: [permuted((n, m, 1), (1, 0, 2)), tensor_meta((1, m, 4))],
+}
+
+
+@pytest.mark.rules("DYN-4", "DYN-25")
+@pytest.mark.parametrize("name", OPERANDS)
+def test_a_pointwise_result_has_eagers_strides_for_all_sizes(name: str) -> None:
+    table = SymbolTable()
+    s0, s1 = (table.size(hint, f"x{hint}", lower=0) for hint in (6, 5))
+    seen: Any = OPS["mul"].result_for(tuple(OPERANDS[name](s0, s1)))
+    assert not table.log
+    for n, m in itertools.product(range(5), repeat=2):
+        plain = OPS["mul"].result_for(tuple(OPERANDS[name](n, m)))
+        assert concrete(seen, {"s0": n, "s1": m}) is plain, (n, m)
 
 
 @pytest.mark.rules("DYN-4")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from aotlite.ir.geometry import sizes
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import IntermediateBase, MutatedInput, Output, Part, Role, SyntheticBase
 from aotlite.ir.graph.storage_roots import storage_root
-from aotlite.ir.meta import TensorMeta
 from aotlite.stages.s6_functionalize.alias_values import AliasValues
 
 
@@ -42,14 +42,14 @@ def _escaping(
         return None
     values.build.source = value
     if isinstance(role, (Output, IntermediateBase, Part)):
-        meta: TensorMeta = old.meta
-        if value.meta.stride != meta.stride:
-            value = values.copy(value, meta.stride, "the result lies so in memory")
+        stride: tuple[int, ...] = old.meta.stride
+        if not sizes.always_same(value.meta.stride, stride):  # a copy is right for all sizes
+            value = values.copy(value, stride, "the result lies so in memory")
         root = storage_root(value)
         if root.op != "call":
-            value = values.copy(value, meta.stride, "the result is no memory of an input")
+            value = values.copy(value, stride, "the result is no memory of an input")
         elif root in owners:
-            value = values.copy(value, meta.stride, "two results are two memories")
+            value = values.copy(value, stride, "two results are two memories")
         owners[storage_root(value)] = role
     elif isinstance(role, MutatedInput):
         root = storage_root(value)

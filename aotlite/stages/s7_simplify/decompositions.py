@@ -15,6 +15,7 @@ from aotlite import ops
 from aotlite.eager.base.modes import modes_kept, recording
 from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
+from aotlite.ir.geometry.sizes import always_same
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.graph.builder import Builder, Proxy
 from aotlite.ir.graph.storage_roots import storage_root
@@ -220,7 +221,7 @@ class _Expander(Builder):
         root = storage_root(value.node)
         own = root in made and root.op == "call" or not isinstance(op, PureOp)
         made.discard(root)  # a second result on this memory gets a copy
-        if got.stride == meta.stride and own:
+        if own and always_same(got.stride, meta.stride):
             return value
         return super().call(RESTRIDE, (value, meta.stride))
 

@@ -34,7 +34,7 @@ def _logsumexp_vjp(
 def _logsumexp(self: Operand, dim: Dims, keepdim: bool = False) -> Operand:
     dims, final = dims_of(self, dim), floating(self)
     value = widened(self, final)
-    if 0 in self.shape:
+    if 0 in [self.shape[d] for d in dims]:
         return value.exp().sum(dims, keepdim).log().to(final)
     if self.is_complex():  # a shift by real numbers leaves the imaginary part in -pi to pi
         peak = value.real.amax(dims, True)
@@ -92,7 +92,7 @@ def _shifted(x: Operand, dim: int, dtype: DType) -> Operand:
 
 def _softmax(self: Operand, dim: int, dtype: DType | None = None) -> Operand:
     final = dtype or self.dtype
-    if 0 in self.shape:
+    if self.ndim and self.shape[dim] == 0:
         return self.to(final)
     raised = _shifted(self, dim, final).exp()
     return (raised / raised.sum((dim,) if self.ndim else None, True)).to(final)
@@ -100,7 +100,7 @@ def _softmax(self: Operand, dim: int, dtype: DType | None = None) -> Operand:
 
 def _log_softmax(self: Operand, dim: int, dtype: DType | None = None) -> Operand:
     final = dtype or self.dtype
-    if 0 in self.shape:
+    if self.ndim and self.shape[dim] == 0:
         return self.to(final)
     shifted = _shifted(self, dim, final)
     logs = shifted.exp().sum((dim,) if self.ndim else None, True).log()

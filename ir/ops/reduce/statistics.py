@@ -71,7 +71,9 @@ def _var_vjp(
 ) -> Operand:
     degrees, parts = _degrees(count(self.meta, dim), correction)
     grad = kept(grad, self.meta, dim, keepdim)
-    scaled = grad * (2 * parts) / degrees if degrees else grad * float("nan")
+    # No degree of freedom gives nan. So does a division by 0 where one element is its own mean.
+    is_one: object = correction is None or correction <= 1
+    scaled = grad * (2 * parts) / degrees if is_one is True or degrees else grad * float("nan")
     return scaled * (self - self.mean(dim, True))
 
 

@@ -23,6 +23,7 @@ from typing import Generic, TypeVar, cast
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.symbols.assumption import NO_VALUE, Answer, Assumption, concrete
 from aotlite.ir.symbols.calls import settled, text_of
+from aotlite.ir.symbols.cases.merge import Few, merged
 from aotlite.ir.symbols.cases.parts import (
     Fact,
     Open,
@@ -160,7 +161,11 @@ class _Run(Generic[T]):
             result = self.function(*part.put(self.operands))
         except _FAILS:
             return None
-        kept = _Proof(self, result).needed(list(self._new(asked.values())), hints)
+        questions = list(self._new(asked.values()))
+        proof = _Proof(self, result)
+        kept = proof.needed(questions, hints)
+        if proof.excluded:
+            kept, result = self._with_few(proof, questions, hints, part.names, (kept, result))
         if kept:  # then `max(s0, 1)` may be s0, which may do for more sizes
             facts = [*self.facts, *kept]
             simple = result
@@ -171,6 +176,25 @@ class _Run(Generic[T]):
                 if len(fewer) < len(kept):
                     kept, result = fewer, simple
         return None if kept is None else (kept, result)
+
+    def _with_few(
+        self,
+        proof: _Proof[T],
+        questions: list[Fact],
+        hints: Mapping[str, int],
+        names: Mapping[str, int],
+        found: tuple[list[Fact] | None, T],
+    ) -> tuple[list[Fact] | None, T]:
+        """What is needed, and the result, where expressions have what it is for a few sizes, too;
+        what was found where that needs no less. Note [strides of few elements]."""
+        kept, result = found
+        one = merged(self, result, names, proof.excluded)
+        if one is result:
+            return found
+        fewer = _Proof(self, cast("T", one)).needed(questions, hints)
+        if fewer is None or kept is not None and len(fewer) >= len(kept):
+            return found
+        return fewer, cast("T", one)
 
     def _new(self, asked: Iterable[Fact]) -> Iterator[Fact]:
         """What was asked, without what follows from the rest before it."""
@@ -255,6 +279,8 @@ class _Proof(Generic[T]):
         self.facts: list[Fact] = []
         self.wrong: list[dict[str, int]] = []
         """Values of some symbols for which the result is wrong, or not shown to be right."""
+        self.excluded: list[Few] = []
+        """Those of all facts, each with the other facts."""
 
     def needed(self, facts: list[Fact], hints: Mapping[str, int]) -> list[Fact] | None:
         """Facts wherever which hold the result is right, where these are enough.
@@ -282,9 +308,9 @@ class _Proof(Generic[T]):
             first = names_in(fact)
             rooms = _excluded(fact)
             self._search([] if rooms else [fact.negated()], rooms, sorted(first))
-            less: list[Fact] = [
-                _is_not(self.run.table, self._fewer(values)) for values in self.wrong
-            ]
+            wrong = [self._fewer(values) for values in self.wrong]
+            self.excluded += [(values, self.facts) for values in wrong]
+            less: list[Fact] = [_is_not(self.run.table, values) for values in wrong]
             if not all(map(self.run.fulfilled, less)):
                 return [fact]
             return [fact] if SizePart(self.run, [*self.facts, *less]).knows(fact) else less

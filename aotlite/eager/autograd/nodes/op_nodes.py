@@ -374,9 +374,9 @@ def fitted(grad: Tensor | None, meta: TensorMeta) -> Tensor | None:
     """The gradient summed over broadcast dimensions and cast to the operand's dtype (TEN-36)."""
     if grad is None:
         return None
-    shape, wanted = grad.meta.shape, meta.shape
-    if len(shape) != len(wanted) or shape != wanted:  # tuples compare sizes before they end
-        grad = grad.sum_to(meta.shape)
+    given, wanted = grad.meta, meta.shape
+    if given.table is not None or len(given.shape) != len(wanted) or given.shape != wanted:
+        grad = grad.sum_to(wanted)
     return grad if grad.meta.dtype is meta.dtype else grad.to_kind(meta.dtype)
 
 
