@@ -223,7 +223,7 @@ def _summed(equation: Equation, aligned: Sequence[Operand]) -> Operand:
     if len(aligned) == 1:
         return aligned[0].sum(tuple(range(kept, rank))) if rank > kept else aligned[0]
     path = contraction_path(shapes, kept)
-    uses = [sum(bool(s[d] != 1) for s in shapes) for d in range(rank)]
+    uses = [0] * kept + [sum(bool(s[d] != 1) for s in shapes) for d in range(kept, rank)]
     for i, j in path:
         a, b = aligned[i], aligned[j]
         rest = [t for k, t in enumerate(aligned) if k not in (i, j)]
@@ -234,7 +234,7 @@ def _summed(equation: Equation, aligned: Sequence[Operand]) -> Operand:
 def _pair(a: Operand, b: Operand, kept: int, uses: list[int]) -> Operand:
     """The product of two operands, summed over the dimensions that no other operand has.
 
-    `uses` counts the operands that have each dimension, and is brought up to date.
+    `uses` counts the operands that have each dimension that is summed, and is brought up to date.
     """
     both: list[int] = []
     alone: tuple[list[int], list[int]] = ([], [])

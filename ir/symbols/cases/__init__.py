@@ -166,15 +166,10 @@ class _Run(Generic[T]):
         kept = proof.needed(questions, hints)
         if proof.excluded:
             kept, result = self._with_few(proof, questions, hints, part.names, (kept, result))
-        if kept:  # then `max(s0, 1)` may be s0, which may do for more sizes
-            facts = [*self.facts, *kept]
-            simple = result
-            if has_calls(result) or any(_is_equation(fact) for fact in facts):
-                simple = SizePart(self, facts, asked=no_matter).put(result)
-            if simple is not result and _written(simple) != _written(result):
-                fewer = _Proof(self, simple).needed(kept, {}) or []
-                if len(fewer) < len(kept):
-                    kept, result = fewer, simple
+        for simple in self._simpler(result, kept or []):
+            fewer = _Proof(self, simple).needed(kept or [], {}) or []
+            if kept and len(fewer) < len(kept):
+                kept, result = fewer, simple
         return None if kept is None else (kept, result)
 
     def _with_few(
@@ -195,6 +190,26 @@ class _Run(Generic[T]):
         if fewer is None or kept is not None and len(fewer) >= len(kept):
             return found
         return fewer, cast("T", one)
+
+    def _simpler(self, result: T, kept: Sequence[Fact]) -> Iterator[T]:
+        """The result as it is written where what is kept is known, which may do for more sizes:
+        `max(s0, 1)` is s0; then the result in which that stays, since strides have it everywhere.
+        """
+        facts = [*self.facts, *kept]
+        if not kept or not (has_calls(result) or any(map(_is_equation, facts))):
+            return
+        seen = {_written(result)}
+        for strides_stay in (False, True):
+            part = SizePart(self, self.facts, asked=no_matter)
+            for size in part.names.values() if strides_stay else ():
+                if isinstance(size, SymInt):
+                    part.table.call("max", size, 1)
+            for fact in kept:
+                part.learn(fact)
+            simple = part.put(result)
+            if _written(simple) not in seen:
+                seen.add(_written(simple))
+                yield simple
 
     def _new(self, asked: Iterable[Fact]) -> Iterator[Fact]:
         """What was asked, without what follows from the rest before it."""

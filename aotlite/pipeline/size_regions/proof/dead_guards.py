@@ -139,17 +139,40 @@ def _changes_nothing(
         first = _Trace(retrace, retrace.symbols(sizes, dict.fromkeys(map(said, asked), True)))
         if not first.program.is_same(kept, first.part(first, asked)):
             return False  # something else has changed since
-        for answers in itertools.product((True, False), repeat=len(asked)):
-            pairs = list(zip(asked, answers, strict=True))
-            held = [fact if answer else fact.negated() for fact, answer in pairs]
-            if all(answers) or not first.part(first, held).possible:
-                continue  # there are no such sizes
-            given = {said(fact): answer for fact, answer in pairs}
-            if not _Trace(retrace, retrace.symbols(sizes, given)).is_within(first, held):
-                return False
+        if {said(each) for each in asked} & {*map(said, first.guards)}:
+            return False
+        ways = _Ways(retrace, sizes, first)
+        return all(
+            all(answers) or ways.lead_there(list(zip(asked, answers, strict=True)))
+            for answers in itertools.product((True, False), repeat=len(asked))
+        )
     except Exception:  # the function may raise anything there
         return False
-    return not {said(each) for each in asked} & {*map(said, first.guards)}
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Ways:
+    """The ways to answer questions, and the program that all of them should give."""
+
+    retrace: Retrace
+    sizes: SymbolicSizes
+    first: _Trace
+
+    def lead_there(self, pairs: Sequence[tuple[SymBool, bool]]) -> bool:
+        """Whether the function is the first program, with these answers. If user code asks another
+        question there, it is so with either answer to it."""
+        held = [fact if answer else fact.negated() for fact, answer in pairs]
+        if not self.first.part(self.first, held).possible:
+            return True  # there are no such sizes
+        given = {said(fact): answer for fact, answer in pairs}
+        trace = _Trace(self.retrace, self.retrace.symbols(self.sizes, given))
+        if trace.is_within(self.first, held):
+            return True
+        known = {*given, *map(said, self.first.guards)}
+        more = [each for each in trace.asked_by_user if said(each) not in known]
+        if not more or len(pairs) >= _MOST:
+            return False
+        return all(self.lead_there([*pairs, (more[0], answer)]) for answer in (True, False))
 
 
 class _Trace:
@@ -162,7 +185,11 @@ class _Trace:
             retrace.traced(symbols, self._keep)
         self.effects = effects.seen
         self.premises = Premises(symbols.table, ())
-        self.guards = [each.fact for each in symbols.table.log]
+        log = symbols.table.log
+        self.guards = [each.fact for each in log]
+        self.asked_by_user = [
+            each.fact for each in log if each.op is None and isinstance(each.fact, SymBool)
+        ]
 
     def _keep(self, _: Request, captured: Captured, cut: StageRecords) -> None:
         facts = GuardedFacts.of(captured, cut.meta)
