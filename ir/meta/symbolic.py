@@ -70,22 +70,25 @@ def symbolic_strides(
     shape: Shape,
     hints: Shape,
     stride: Stride,
-    gaps: Mapping[int, tuple[int, int, int]] = MappingProxyType({}),
+    gaps: Mapping[int, tuple[int, int, int, int]] = MappingProxyType({}),
 ) -> Stride:
     """The strides of a shape with symbols, from the concrete strides and the hints of the sizes.
 
     A stride that equals size * stride of another dimension becomes that product: `f32[s0, s1]` has
     the strides (s1, 1). A size that may be 0 counts as `max(size, 1)`. Any other stride stays a
-    number, which the guards of the input check, unless `gaps` has (of, factor, rest) for it: then
-    it is (factor * size + rest) times the stride of dimension `of`, with that dimension's size.
+    number, which the guards of the input check, unless `gaps` has (of, factor, rest, less) for it:
+    then it is (factor * size + rest) times the stride of dimension `of`, with that dimension's
+    size, and `less` below that. In terms of its own size it counts elements.
     """
     reached: dict[int, Size] = {0: 0, 1: 1}
     found: list[Size] = list(stride)
     for dim in sorted(range(len(stride)), key=lambda dim: (stride[dim], hints[dim] > 1, -dim)):
         found[dim] = reached.get(stride[dim], stride[dim])
         if dim in gaps and stride[dim] not in reached:
-            of, factor, rest = gaps[dim]
-            found[dim] = (factor * shape[of] + rest) * found[of]
+            of, factor, rest, less = gaps[dim]
+            found[dim] = (factor * shape[of] + rest) * (1 if of == dim else found[of]) - less
+            if less:
+                found[dim] = at_least_one(found[dim])
         size = shape[dim]
         may_be_0 = type(size) is int or asks_first((size,))
         after = (at_least_one(size) if may_be_0 else size) * found[dim]

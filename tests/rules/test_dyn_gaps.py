@@ -61,6 +61,41 @@ def test_what_a_slice_leaves_out_makes_no_entries(
     assert len(compiled.entries) == (3 if dynamic is None else 2), str(compiled.regions())
 
 
+STEPS: dict[str, tuple[Callable[[int], al.Tensor], int]] = {
+    "every other": (lambda n: numbers(4, n)[:, ::2], 2),
+    "every other from the second": (lambda n: numbers(4, n)[:, 1::2], 2),
+    "every third": (lambda n: numbers(4, n)[:, ::3], 3),
+    "every other row": (lambda n: numbers(2, n, 3)[:, ::2], 2),
+    "of planes": (lambda n: numbers(3, 2, n)[:, :, ::2], 2),
+    "turned": (lambda n: numbers(4, n)[:, ::2].t(), 2),
+    "of two dimensions": (lambda n: numbers(n, n)[::2, ::2], 3),
+    "a diagonal": (lambda n: numbers(n, n).diagonal(), 2),
+}
+"""Slices with a step, and their entries for lengths of 3 and more: one for each remainder, and one
+more where the second call shows the form."""
+LENGTHS = (9, 12, 7, 10, 17, 22, 5, 30)
+
+
+@pytest.mark.rules("DYN-7")
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_makes_an_entry_for_each_remainder(name: str) -> None:
+    def function(x: Any) -> Any:
+        return x.sin() * 2
+
+    cut, most = STEPS[name]
+    compiled = al.compile(function, backend="reference", dynamic=True)
+    for n in (*LENGTHS, 0, 1, 2):
+        outcomes = []
+        for each in (function, compiled):
+            x = cut(n).detach().requires_grad_()
+            result = each(x)
+            (result * 1.5).sum().backward()
+            assert x.grad is not None
+            outcomes.append((result.stride(), result.tolist(), x.grad.tolist()))
+        assert outcomes[0] == outcomes[1]
+        assert len(compiled.entries) <= most + 2 * (n < 3), str(compiled.regions())
+
+
 @pytest.mark.rules("DYN-7")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_language_model_is_compiled_twice_for_all_lengths(backend: str) -> None:

@@ -67,7 +67,7 @@ VIEWS: dict[str, Callable[[int], tuple[Any, Any]]] = {
 """By name: a base and a view of it."""
 REFUSED = {"a view of such a leaf"}
 """Those of which no view can be returned, whatever the sizes are (META-8)."""
-FIRST = {"diagonal": 3}
+FIRST = {"diagonal": 2}
 """Entries for sizes of 2 and more: a stride of no product of sizes shows at the second (DYN-7)."""
 ON_HISTORY = {"whose base is a leaf, too", "under no_grad"}
 

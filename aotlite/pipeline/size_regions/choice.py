@@ -122,12 +122,17 @@ def _of_argument(
     return found
 
 
+_STEP = 16
+"""The longest step of a slice whose length is looked for in a stride that is a multiple of it."""
+
+
 # Note [strides with gaps]
 #     step(tokens[:, :-1], tokens[:, 1:])              # i64[4, 8][9, 1], then i64[4, 6][7, 1]
 # The stride is that of a tensor which is no argument: no product of sizes. As a number it would
 # make each length an entry. But a slice leaves out the same part each time, so that the stride is
-# factor * size + rest, which calls of two sizes tell: 1 * size + 1. What fits no such form stays a
-# number.
+# factor * size + rest, which calls of two sizes tell: 1 * size + 1. A slice with a step, as
+# `x[:, ::2]`, of an odd length has the strides (2 * size - 1, 2), which its first call tells. What
+# fits no such form stays a number.
 def _with_gaps(
     requests: dict[Source, SizeRequest],
     index: int,
@@ -145,27 +150,50 @@ def _with_gaps(
         ]
         for source in sources_of(role, part.meta):
             asked, dim = requests.get(source), source.dim
-            other = next((each for each in before if each[0][dim] != part.shape[dim]), None)
-            if asked is not None and asked.same_as is None and other is not None:
-                gaps = tuple(_gaps(dim, (part.shape, part.stride()), *other))
+            if asked is not None and asked.same_as is None:
+                others = [each for each in before if each[0][dim] != part.shape[dim]]
+                gaps = tuple(_gaps(dim, (part.shape, part.stride()), others))
                 requests[source] = attrs.evolve(asked, gaps=gaps) if gaps else asked
     return requests
 
 
 def _gaps(
-    of: int, now: tuple[Shape, Shape], shape: Shape, stride: Shape
-) -> Iterator[tuple[int, int, int]]:
-    """(dimension, factor, rest) of the strides that two calls show to depend on one size."""
-    (size, step), more = (now[0][of], now[1][of]), now[0][of] - shape[of]
-    if not step or not stride[of]:
-        return
-    for dim, (wide, before) in enumerate(zip(now[1], stride, strict=True)):
-        if dim == of or wide % step or before % stride[of] or wide <= step:
-            continue
-        factor, left = divmod(wide // step - before // stride[of], more)
-        rest = wide // step - factor * size
-        if not left and factor > 0 and rest >= 0:
-            yield dim, factor, rest
+    of: int, now: tuple[Shape, Shape], others: Sequence[tuple[Shape, Shape]]
+) -> Iterator[tuple[int, int, int, int]]:
+    """(dimension, factor, rest, less) of the strides that depend on one size, as of other calls."""
+    for dim, wide in enumerate(now[1]):
+        unit = 1 if dim == of else now[1][of]
+        if unit and wide > unit and (dim != of or len(now[1]) == 1):
+            seen = [(x[0][of], 1 if dim == of else x[1][of], x[1][dim]) for x in others]
+            forms = [_of_two((now[0][of], unit, wide), each) for each in seen]
+            form = _of_step(now[0][of], unit, wide) or next(filter(None, forms), None)
+            if form is not None:
+                yield dim, *form
+
+
+def _of_step(size: int, unit: int, wide: int) -> tuple[int, int, int] | None:
+    """(factor, rest, less) of a stride that is a multiple of a length, of which a slice with a step
+    has taken this many elements: the length is no multiple of the step."""
+    if size < 2:
+        return None
+    some = range(unit * (size - 1) + 1, unit * (size + 1)) if unit <= _STEP else (wide,)
+    for length in some:
+        steps = -(-length // unit)
+        less = steps * unit - length
+        if wide % length == 0 and less and size <= steps <= size + 1:
+            factor = wide // length
+            return factor, factor * (steps - size), factor * less
+    return None
+
+
+def _of_two(now: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int, int, int] | None:
+    """(factor, rest, less) of a stride that two calls show; each has (size, unit, stride)."""
+    (size, unit, wide), (before, step, stride) = now, other
+    if not step or wide % unit or stride % step:
+        return None
+    factor, left = divmod(wide // unit - stride // step, size - before)
+    rest = wide // unit - factor * size
+    return (factor, rest, 0) if not left and factor > 0 and rest >= 0 else None
 
 
 def _was_refused(index: int, tensor: Tensor, earlier: Iterable[CompiledEntry]) -> bool:

@@ -164,9 +164,9 @@ class SizeRequest:
     """Whether it is a size, or a number that equals one: then it is not below 0."""
     is_float: bool = False
     """Whether it is a float, which becomes an input."""
-    gaps: tuple[tuple[int, int, int], ...] = ()
-    """(dimension, factor, rest) of each dimension whose stride is (factor * size + rest) times the
-    stride of this one, as of `x[:, :-1]` (DYN-7)."""
+    gaps: tuple[tuple[int, int, int, int], ...] = ()
+    """(dimension, factor, rest, less) of each dimension whose stride is (factor * size + rest)
+    times the stride of this one, and `less` below it: `x[:, :-1]`, `x[:, ::2]` (DYN-7)."""
     same_as: SizeSource | None = None
     """The size of a wrapper that this one, of a part, is assumed to equal (SUB-18)."""
 
@@ -233,10 +233,10 @@ class SymbolicSizes:
         if not is_symbolic(shape):
             return meta
         gaps = {
-            dim: (each.dim, factor, rest)
+            dim: (each.dim, factor, rest, less)
             for each, size in zip(sources, shape, strict=True)
             if is_symbolic((size,))
-            for dim, factor, rest in self.requests[each].gaps
+            for dim, factor, rest, less in self.requests[each].gaps
         }
         stride = symbolic_strides(tuple(shape), meta.shape, meta.stride, gaps)
         made = tensor_meta(tuple(shape), stride, meta.dtype, meta.device)
