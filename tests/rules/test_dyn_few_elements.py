@@ -121,6 +121,38 @@ def test_one_training_step_serves_each_batch(backend: str) -> None:
     assert not region.guards
 
 
+EINSUMS = {
+    # The result's strides tell a batch of one, and a sum of one product the sign of a zero.
+    "bij,bjk->bik": (4, ((3, 2, 3), (3, 3, 2))),
+    "ij,jk->ik": (3, ((3, 2), (2, 3))),
+    "ij,kj->ik": (3, ((3, 2), (4, 2))),
+    "i,j->ij": (1, ((3,), (4,))),
+}
+"""The number of entries at all sizes from 0 to 2 in the place of each. It may only fall."""
+
+
+@pytest.mark.rules("DYN-4", "DYN-25")
+@pytest.mark.parametrize(
+    "equation", [pytest.param(name, marks=[pytest.mark.long] * ("b" in name)) for name in EINSUMS]
+)
+def test_a_sum_over_names_has_entries_for_what_its_strides_tell(equation: str) -> None:
+    most, shapes = EINSUMS[equation]
+    inputs = equation.split("->")[0].split(",")
+    names = sorted({*"".join(inputs)})
+    compiled = al.compile(lambda x, y: al.einsum(equation, x, y), dynamic=True, backend="reference")
+    compiled(*[leaf(*shape) for shape in shapes])
+    for numbers in itertools.product(range(3), repeat=len(names)):
+        size = dict(zip(names, numbers, strict=True))
+        given = [[leaf(*[size[name] for name in each]) for each in inputs] for _ in range(2)]
+        found, wanted = compiled(*given[0]), al.einsum(equation, *given[1])
+        assert (found.shape, found.stride()) == (wanted.shape, wanted.stride())
+        found.sum().backward()
+        wanted.sum().backward()
+        for a, b in ((found, wanted), *[(x.grad, y.grad) for x, y in zip(*given, strict=True)]):
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-6)
+    assert len(compiled.entries) <= most
+
+
 # --------------------------------------------------------------------------------------- marks
 def with_one_apart(x: Any) -> Any:
     return x.exp().sum() if x.shape[0] != 1 else x.exp().sum() * 2

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from aotlite.ir.errors import ArgumentError, ShapeError
-from aotlite.ir.geometry import sizes
+from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.linalg.einsum_path import contraction_path
@@ -20,6 +20,7 @@ from aotlite.ir.ops.linalg.products import check_one_dtype
 from aotlite.ir.ops.views.forms import in_shape
 
 Ints = tuple[int, ...]
+Bools = tuple[bool, ...]
 
 
 # ----------------------------------------------------------------------------------- tensordot
@@ -218,7 +219,7 @@ def _aligned(equation: Equation, k: int, tensor: Operand) -> Operand:
 def _summed(equation: Equation, aligned: Sequence[Operand]) -> Operand:
     """The product of operands of equal rank, summed over the dimensions after the result's."""
     shapes = [t.shape for t in aligned]
-    sizes.broadcast_shapes(*shapes, op="einsum")
+    sizes.needed(_broadcast, *shapes)
     kept, rank = equation.kept, len(equation.order)
     if len(aligned) == 1:
         return aligned[0].sum(tuple(range(kept, rank))) if rank > kept else aligned[0]
@@ -229,6 +230,11 @@ def _summed(equation: Equation, aligned: Sequence[Operand]) -> Operand:
         rest = [t for k, t in enumerate(aligned) if k not in (i, j)]
         aligned = [*rest, _pair(a, b, kept, uses)]
     return aligned[0].reshape(aligned[0].shape[:kept])
+
+
+def _broadcast(*shapes: Ints) -> Ints:
+    """Raises ShapeError where the operands do not fit."""
+    return sizes.broadcast_shapes(*shapes, op="einsum")
 
 
 def _pair(a: Operand, b: Operand, kept: int, uses: list[int]) -> Operand:
@@ -255,21 +261,8 @@ def _pair(a: Operand, b: Operand, kept: int, uses: list[int]) -> Operand:
 
 def _product(a: Operand, b: Operand, summed: Ints) -> Operand:
     """The product summed over `summed`, those dimensions kept with size 1, as one `bmm`."""
-    batch: Ints = ()
-    left: Ints = ()
-    right: Ints = ()
-    for dim in range(a.ndim):
-        if dim not in summed:
-            wide_a, wide_b = [t.shape[dim] != 1 for t in (a, b)]
-            if wide_a and wide_b:
-                batch += (dim,)
-            elif wide_a:
-                left += (dim,)
-            else:
-                right += (dim,)
-    # Swapped where that leaves the result's dimensions in the order in which they lie in memory.
-    if left and right and right[-1] < left[0]:
-        a, b, left, right = b, a, right, left
+    swaps, batch, left, right = _grouped(*_ones(a.shape, b.shape, summed), summed)
+    a, b = (b, a) if swaps else (a, b)
     made = (*batch, *left, *summed, *right)
     shape = [*_sizes_at(a, batch + left), *[1] * len(summed), *_sizes_at(b, right)]
     count, inner = sizes.numel(_sizes_at(a, batch)), sizes.numel(_sizes_at(a, summed))
@@ -278,3 +271,52 @@ def _product(a: Operand, b: Operand, summed: Ints) -> Operand:
     second = in_shape(b.permute(batch + summed + right + left), (count, inner, columns))
     product = first.matmul(second).reshape(shape)
     return product.permute(tuple([made.index(dim) for dim in range(a.ndim)]))
+
+
+def _ones(a: Ints, b: Ints, summed: Ints) -> tuple[Bools, Bools]:
+    """Which sizes of the operands are taken as 1: those of which the product's strides tell it."""
+    ones_a, ones_b = [tuple([sizes.always_equal(n, 1) for n in shape]) for shape in (a, b)]
+    for dim in range(len(a)):
+        if sizes.needed(_lies_alike, a, b, summed, ones_a, ones_b):
+            break
+        ones_a = (*ones_a[:dim], bool(a[dim] == 1), *ones_a[dim + 1 :])
+        ones_b = (*ones_b[:dim], bool(b[dim] == 1), *ones_b[dim + 1 :])
+    return ones_a, ones_b
+
+
+def _grouped(ones_a: Bools, ones_b: Bools, summed: Ints) -> tuple[bool, Ints, Ints, Ints]:
+    """Whether the operands are swapped, and then the dimensions that are kept: those of both, of
+    the first and of the second. They are given by which sizes are 1."""
+    batch: Ints = ()
+    left: Ints = ()
+    right: Ints = ()
+    for dim, (one_a, one_b) in enumerate(zip(ones_a, ones_b, strict=True)):
+        if dim not in summed:
+            if not one_a and not one_b:
+                batch += (dim,)
+            elif not one_a:
+                left += (dim,)
+            else:
+                right += (dim,)
+    # Swapped where that leaves the result's dimensions in the order in which they lie in memory.
+    if left and right and right[-1] < left[0]:
+        return True, batch, right, left
+    return False, batch, left, right
+
+
+def _lies_alike(a: Ints, b: Ints, summed: Ints, ones_a: Bools, ones_b: Bools) -> bool:
+    """Whether the product has the strides that it has where sizes are told from 1, if only these
+    are taken as 1."""
+    asked = [tuple([bool(n == 1) for n in shape]) for shape in (a, b)]
+    found, exact = [_lies(a, b, summed, *ones) for ones in ((ones_a, ones_b), asked)]
+    return sizes.same_shape(found, exact)
+
+
+def _lies(a: Ints, b: Ints, summed: Ints, ones_a: Bools, ones_b: Bools) -> Ints:
+    """The strides of the product."""
+    swaps, batch, left, right = _grouped(ones_a, ones_b, summed)
+    a, b = (b, a) if swaps else (a, b)
+    made = (*batch, *left, *summed, *right)
+    lies = [*[a[i] for i in batch + left], *[1] * len(summed), *[b[i] for i in right]]
+    stride = layout.contiguous_strides(tuple(lies))
+    return tuple([stride[made.index(dim)] for dim in range(len(a))])

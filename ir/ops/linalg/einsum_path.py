@@ -32,8 +32,8 @@ def contraction_path(shapes: Sequence[Shape], kept: int) -> Path:
     operands = list(shapes)
     count = len(shapes)
     left_to_right = [(0, 1)] + [(0, k) for k in range(count - 2, 0, -1)] if count > 1 else []
-    least = _cost(operands, left_to_right, kept)
     if count > 2:
+        least = _cost(operands, left_to_right, kept)
         named = [frozenset([d for d, size in enumerate(shape) if size != 1]) for shape in shapes]
         sizes_of = {d: shape[d] for shape, names in zip(shapes, named, strict=True) for d in names}
         search: Callable[..., Path] = searches.optimal if count <= SEARCHED else searches.greedy
