@@ -122,6 +122,14 @@ def asks_inside(x: Any) -> list[Any]:
     return [grad, x * 1]
 
 
+def hooks_inside(x: Any) -> list[Any]:
+    with al.no_grad():
+        x.mul_(2)
+    if x.requires_grad:
+        x.register_hook(lambda grad: grad * 3)
+    return [x * 2]
+
+
 def base_is_read(x: Any, b: Any) -> list[Any]:
     return [x * 2, b * 1, x[:1], b[:1]]
 
@@ -161,6 +169,7 @@ FUNCTIONS: list[Callable[..., list[Any]]] = [
     leaves_off,
     turns,
     asks_inside,
+    hooks_inside,
     base_is_read,
     base_is_written,
     both_are_written,
@@ -210,7 +219,7 @@ def reasons(compiled: Any) -> str:
 
 
 @pytest.mark.rules("SYN-13")
-@pytest.mark.parametrize(("function", "kind"), CASES[3::11])
+@pytest.mark.parametrize(("function", "kind"), CASES[3::17])
 def test_leaves_that_are_views_have_symbols_and_are_eagers(
     function: Callable[..., Any], kind: str
 ) -> None:

@@ -117,9 +117,10 @@ class RegisteredHooks:
             self._retained.append((tensor, user_location()))
 
     def _check_view(self, tensor: Tensor) -> None:
-        """Refuses a hook on an input view that is written: its history in eager is its base's."""
+        """Refuses a hook on an input view that is written: its history in eager is its base's. That
+        of a leaf is its own."""
         given = self._recorder.input_of(tensor)
-        if given is None or given.family is not None or not given.storage.version:
+        if given is None or given.family is not None or not given.storage.version or given.is_leaf:
             return
         if self._recorder.real_of(tensor)._base is not None:
             raise self._recorder.refuse(
