@@ -85,15 +85,15 @@ class Proving:
         if fact.relation in ("==", "!=") and not (in_rule or self.exact):
             return fact.relation == "!="
         question = RELATIONS[fact.relation], (fact.left, fact.right)
-        return bool(self._demanded(question, f"whether {fact}"))
+        return bool(self._demanded(question, lambda: f"whether {fact}"))
 
     def ask(self, function: Callable[..., object], operands: tuple[object, ...]) -> object:
         """The result of a function of plain ints, which is demanded. Raises like `answer`."""
-        return self._demanded((function, operands), f"{function.__name__} of sizes")
+        return self._demanded((function, operands), lambda: f"{function.__name__} of sizes")
 
-    def _demanded(self, question: Question, text: str) -> object:
+    def _demanded(self, question: Question, text: Callable[[], str]) -> object:
         if self.demands is None:
-            raise Unproved(text)
+            raise Unproved(text())
         return self.demands.answer(question)
 
 

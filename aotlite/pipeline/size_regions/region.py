@@ -445,12 +445,15 @@ class SizeRegion:
             if found is not wanted:
                 what = ".".join((f"argument {index}", *path))
                 told = words_unlike(found, wanted)
-                return GuardFailure(what, told, f"{wanted}: {meta} at {values}")
+                with self.sizes.lock:  # who holds it may print sizes as names
+                    return GuardFailure(what, told, f"{wanted}: {meta} at {values}")
         for index, number in self.sizes.numbers.items():
             found, wanted = leaves[index], concrete(number, values)
             if found != wanted:
-                return GuardFailure(f"argument {index}", f"{found}", f"{wanted}: {number}")
+                with self.sizes.lock:
+                    return GuardFailure(f"argument {index}", f"{found}", f"{wanted}: {number}")
         for guard in self.guards if self.counted is None else self.counted.guards[0]:
             if not guard.holds(values):
-                return _failed(guard, values, self.sizes)
+                with self.sizes.lock:
+                    return _failed(guard, values, self.sizes)
         return None
