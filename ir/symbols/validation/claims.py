@@ -7,7 +7,7 @@ expressions, in Python's own integers (DYN-13); `expansion` and `solver` have pr
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -16,7 +16,7 @@ from aotlite.ir.errors import AotliteError
 from aotlite.ir.provenance.location import Location, place_of
 from aotlite.ir.symbols.assumption import Assumption, concrete
 from aotlite.ir.symbols.calls import Computed, text_of
-from aotlite.ir.symbols.events import Claimed, Event, Events
+from aotlite.ir.symbols.events import Claimed, Events
 from aotlite.ir.symbols.polynomial import Symbol, Terms, add, multiply, subtract
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable
@@ -226,24 +226,23 @@ def claims_of(table: SymbolTable) -> list[Claim]:
     found: dict[object, Claim] = {}
     events = table.events
     for index, event in enumerate(list(events)):
-        for function, left, right, result in _claimed(event):
+        said = _said_by(event) if isinstance(event, SymInt) else (event,)
+        for function, left, right, result in said:
             key = function, _key(left), _key(right), _key(result)
             if key not in found:
                 found[key] = Claim(function, left, right, result, events, index)
     return list(found.values())
 
 
-def _claimed(event: Event) -> Iterator[Claimed]:
-    if not isinstance(event, SymInt):
-        yield event
-        return
-    yield _SIGNS[event.function], event.left, event.right, event
-    if event.least is not None:
-        yield ">=", event, event.least, True
+def _said_by(number: SymInt) -> tuple[Claimed, ...]:
+    made = _SIGNS[number.function], number.left, number.right, number
+    return (made,) if number.least is None else (made, (">=", number, number.least, True))
 
 
 def _key(operand: object) -> object:
-    return frozenset(operand.items()) if isinstance(operand, Mapping) else operand
+    if type(operand) is SymInt:
+        return SymInt, id(operand)  # the table keeps it; its hash would ask whose code it is for
+    return frozenset(operand.items()) if isinstance(operand, dict) else operand
 
 
 _SIGNS: Final[Mapping[object, str]] = {add: "+", subtract: "-", multiply: "*"}

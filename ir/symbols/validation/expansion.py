@@ -75,7 +75,8 @@ class Expansion:
         self._narrow_all()
 
     def _narrow_all(self) -> None:
-        self._facts = [self._put(fact) for fact in self._facts]
+        facts = [self._put(fact) for fact in self._facts]
+        self._facts = [*{frozenset(fact.items()): fact for fact in facts if any(fact)}.values()]
         self._nonzero = [self._put(terms) for terms in self._nonzero]
         for fact in self._facts:
             self._narrow(fact)
@@ -161,12 +162,14 @@ class Expansion:
 
     def _has_value(self, terms: Expanded) -> bool:
         """Whether no call in it divides by 0, or has an exponent below 0."""
-        for number in {number for key in terms for number in key}:
-            atom = self._atoms[number]
-            if number not in self._defined:
-                self._defined[number] = not isinstance(atom, Call) or self._is_defined(atom)
-            if not self._defined[number]:
-                return False
+        defined = self._defined
+        for key in terms:
+            for number in key:
+                if number not in defined:
+                    atom = self._atoms[number]
+                    defined[number] = not isinstance(atom, Call) or self._is_defined(atom)
+                if not defined[number]:
+                    return False
         return True
 
     def _is_defined(self, atom: Call) -> bool:
@@ -180,7 +183,11 @@ class Expansion:
     def _relation(self, relation: str, difference: Expanded, truth: bool) -> bool:
         if not truth:
             relation = _NEGATED[relation]
-        difference = self._without_factors(self._put(difference))
+        difference = self._put(difference)
+        low = self._low_at_bounds(difference) if relation == ">=" else None
+        if low is not None and low >= 0:
+            return True
+        difference = self._without_factors(difference)
         if self._compares(relation, difference):
             return True
         simpler = self._without_extremes(difference)
@@ -192,7 +199,7 @@ class Expansion:
 
     def _without_factors(self, terms: Expanded) -> Expanded:
         """The polynomial without factors that are at least 1."""
-        if not terms:
+        if not terms or () in terms and 1 in terms.values():
             return terms
         shared: list[int] = []
         first, *others = terms
@@ -344,6 +351,9 @@ class Expansion:
 
     def _low(self, terms: Expanded) -> int | None:
         """A lower bound of a polynomial: the constant, where no other coefficient is negative."""
+        low = self._low_at_bounds(terms)
+        if low is not None:
+            return low
         degree = max(map(len, terms), default=0)
         if any(c < 0 and len(key) == degree > 0 for key, c in terms.items()):
             return None  # no other term has multiples of it
@@ -356,6 +366,19 @@ class Expansion:
                 shifts[number] = _sum({(number,): 1}, {(): low})
         counted = _put(terms, shifts)
         return counted.get((), 0) if all(c >= 0 for key, c in counted.items() if key) else None
+
+    def _low_at_bounds(self, terms: Expanded) -> int | None:
+        """The value where each atom is at its lower bound, if no coefficient and no bound is
+        negative: what `_low` finds then."""
+        total = 0
+        for key, c in terms.items():
+            for number in key:
+                low = self._lower(number)
+                if low is None or low < 0 or c < 0:
+                    return None
+                c *= low
+            total += c
+        return total
 
     def _low_of(self, terms: Expanded) -> int | None:
         low = self._low(self._put(terms))  # which may contain what is asked for

@@ -60,21 +60,21 @@ class _Result:
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
-        self.operands = claim.left[1]
-        found = [names_in(operand) for operand in self.operands]
-        self.moving = [index for index, names in enumerate(found) if names]
-        self.names = sorted(names_in(claim.result).union(*found))
-        self.tried = tried_before((*claim.left, claim.result), self.names)
+        self.names: Sequence[str]
+        _, self.operands, *known = claim.left
+        if known:
+            self.names, self.tried = known[0].names, known[0].of(claim.result)
+        else:
+            self.names = sorted(names_in((self.operands, claim.result)))
+            self.tried = tried_before((*claim.left, claim.result), self.names)
 
     def was_tried(self, values: Values) -> bool:
         return tuple([values[name] for name in self.names]) in self.tried
 
     def holds(self, values: Values) -> bool:
         """Whether it is true at these values."""
-        operands = list(self.operands)
         try:
-            for index in self.moving:
-                operands[index] = concrete(operands[index], values)
+            operands = [concrete(each, values) for each in self.operands]
             found = self.claim.gives(operands, values)
         except OverflowError:
             return True
