@@ -9,6 +9,7 @@ need the fewest assumptions: sizes are compared only where strides do not decide
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 from typing import TypeAlias
 
 from aotlite.ir.geometry.single_element import is_any, is_several, where
@@ -28,7 +29,7 @@ from aotlite.ir.geometry.sizes import (
     same_shape,
 )
 from aotlite.ir.symbols.assumption import Texts
-from aotlite.ir.symbols.table import table_of
+from aotlite.ir.symbols.table import SymbolTable, table_of
 
 __all__ = [
     "Layout",
@@ -61,7 +62,24 @@ def contiguous_strides(shape: Shape) -> Stride:
     >>> contiguous_strides((2, 3, 4)), contiguous_strides((2, 0, 4))
     ((12, 4, 1), (4, 4, 1))
     """
+    table = table_of(shape)
+    if table is not None:
+        return _symbolic_strides(shape, table)
     return _packed(shape, range(len(shape) - 1, -1, -1))
+
+
+def _symbolic_strides(shape: Shape, table: SymbolTable) -> Stride:
+    """`contiguous_strides` of a shape with symbols, which their table keeps if they are the same
+    whatever is assumed by now: layers repeat."""
+    innermost_first = range(len(shape) - 1, -1, -1)
+    if not table.weakest:
+        return _packed(shape, innermost_first)
+    key = _symbolic_strides, *map(id, shape)  # of a shape that is kept, too
+    found = table.cache.get(key)
+    if found is None:
+        found = table.cache[key] = shape, _packed(shape, innermost_first)
+    stride: Stride = found[1]
+    return stride
 
 
 def channels_last_strides(shape: Shape) -> Stride:
@@ -82,8 +100,9 @@ def _packed(shape: Shape, innermost_first: Sequence[int]) -> Stride:
     stride = [1] * len(shape)
     step: Size = 1
     for dim in innermost_first:
+        size = shape[dim]
         stride[dim] = step
-        step *= at_least_one(shape[dim])
+        step *= max(size, 1) if type(size) is int else at_least_one(size)
     return tuple(stride)
 
 
@@ -107,6 +126,8 @@ def always_contiguous(shape: Shape, stride: Stride) -> bool:
     if not is_symbolic((*shape, *stride)):
         return is_contiguous(shape, stride)
     wanted = contiguous_strides(shape)
+    if len(stride) == len(shape) and all(map(is_, stride, wanted)):
+        return True
     wide = [dim for dim, size in enumerate(shape) if not always_equal(size, 1)]
     return always_same([stride[dim] for dim in wide], [wanted[dim] for dim in wide])
 

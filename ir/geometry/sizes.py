@@ -169,7 +169,7 @@ def unasked(function: Callable[..., T], *operands: object) -> T | None:
 
 def always_same(a: Sequence[Size], b: Sequence[Size]) -> bool:
     """Whether both shapes are equal for all values of their symbols; logs no assumption."""
-    return len(a) == len(b) and all(map(always_equal, a, b))
+    return len(a) == len(b) and (all(map(is_, a, b)) or all(map(always_equal, a, b)))
 
 
 def at_least_one(size: Size) -> Size:
@@ -177,10 +177,10 @@ def at_least_one(size: Size) -> Size:
     if type(size) is int:
         return size if size > 1 else 1
     table = table_of((size,))
-    known: object = size > 1  # of most symbols
     if table is not None and table.weakest:  # one expression, whatever is assumed by now
         least = getattr(size, "least", None)
-        known = least is not None and least > 0
+        return size if least is not None and least > 0 else table.call("max", size, 1)
+    known: object = size > 1  # of most symbols
     return size if known is True else maximum(size, 1)
 
 

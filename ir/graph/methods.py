@@ -7,7 +7,7 @@ class, as `ir/op/operand.py` adds a method for each op to `Operand`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from aotlite.ir.deferred import deferred
@@ -18,6 +18,7 @@ from aotlite.ir.graph.symbolic.binding import names_among
 from aotlite.ir.graph.text.printer import code, readable, tabular
 from aotlite.ir.graph.text.sequence_table import sequence_table
 from aotlite.ir.graph.verify import verify
+from aotlite.ir.meta import TensorMeta
 
 if TYPE_CHECKING:
     from aotlite.ir.graph import files
@@ -71,8 +72,18 @@ def _names(self: Graph) -> dict[Node, str]:
 def _symbols(self: Graph) -> tuple[str, ...]:
     """The names of the symbols in its sizes; computed on first use."""
     if self._symbols is None:
-        self._symbols = tuple(sorted(names_among([(n.args, n.meta) for n in self.nodes])))
+        self._symbols = tuple(sorted(names_among(_sized(self.nodes))))
     return self._symbols
+
+
+def _sized(nodes: Iterable[Node]) -> list[object]:
+    """What may have sizes, each meta once."""
+    metas = {id(node.meta): node.meta for node in nodes}.values()
+    found: list[object] = [x for x in metas if type(x) is not TensorMeta or x.table is not None]
+    return found + [x for node in nodes for x in node.args if type(x) not in _WITHOUT_SIZES]
+
+
+_WITHOUT_SIZES = {Node, int, float, bool, str, type(None)}
 
 
 def _lint(self: Graph) -> None:

@@ -157,9 +157,10 @@ class _Check:
                     if type(value) is Node and value not in defined:
                         self._undefined(node, value)
                 try:
-                    meta = op.results.get(op.key(args)) if type(op) is PureOp else None
+                    is_pure = type(op) is PureOp
+                    meta = op.results.get(key := op.key(args)) if is_pure else op.infer(args)
                     if meta is None:
-                        meta = op.infer(args)
+                        meta = op.new_result(key)
                 except Exception as error:
                     raise self._refused(node, error) from error
                 if meta is not node.meta and not self.same_meta(meta, node.meta):

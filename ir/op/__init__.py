@@ -144,27 +144,31 @@ class Op:
         """The meta rule's result, cached, for canonical arguments: operands have a `meta`."""
         key = self.key(args)
         found = self.results.get(key)
-        return self.result_for(key) if found is None else found
+        return self.new_result(key) if found is None else found
 
     def result_for(self, key: tuple[object, ...]) -> Any:
         """`result` for the arguments with this key."""
         found = self.results.get(key)
-        if found is None:
-            table = table_in(key)
-            if table is not None and not table.is_passing and (self, key) in table.cache:
-                return table.cache[self, key]
-            if table is None and len(self.results) >= CACHE_LIMIT:
-                self.results.clear()
-            try:
-                if self.one_device:
-                    drawn = self.pure and self.cost is Cost.RANDOM
-                    check_devices(self.name, key[_PLACE:] if drawn else key)
-                if table is not None:
-                    return self._symbolic_result(key, table)
-                found = self.results[key] = self.rule(*key)
-            except AotliteError as error:
-                raise in_op(error, self.name) from error.__cause__
-        return found
+        return self.new_result(key) if found is None else found
+
+    def new_result(self, key: tuple[object, ...]) -> Any:
+        """`result_for` a key that `results` does not have, as none with symbols is there."""
+        table = (getattr(key[0], "table", None) if key else None) or table_in(key)
+        if table is not None:
+            found = table.cache.get((self, key))
+            if found is not None and table.spelled is None and not table.closed:  # `is_passing`
+                return found
+        elif len(self.results) >= CACHE_LIMIT:
+            self.results.clear()
+        try:
+            if self.one_device:
+                drawn = self.pure and self.cost is Cost.RANDOM
+                check_devices(self.name, key[_PLACE:] if drawn else key)
+            if table is not None:
+                return self._symbolic_result(key, table)
+            return self.results.setdefault(key, self.rule(*key))
+        except AotliteError as error:
+            raise in_op(error, self.name) from error.__cause__
 
     # Note [symbolic rules]
     #     x + y of f32[s0] and f32[s1], first with sizes 3 and 3
@@ -172,11 +176,10 @@ class Op:
     # gets the result: in the op's another trace would find it, and run its code for 3 and 1, too.
     def _symbolic_result(self, key: tuple[object, ...], table: SymbolTable) -> object:
         """`result_for` where sizes are symbolic. It is cached in the table, beside its log."""
-        known = {} if table.is_passing else table.cache
-        found = known.get((self, key))
-        if found is None:
-            with table.rule_of(self.name):
-                found = known[self, key] = fewest(table, self.rule, key)
+        with table.rule_of(self.name):
+            found = fewest(table, self.rule, key)
+        if not table.is_passing:
+            table.cache[self, key] = found
         return found
 
     def infer(self, args: tuple[Any, ...]) -> TensorMeta | tuple[TensorMeta, ...]:

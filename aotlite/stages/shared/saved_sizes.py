@@ -25,7 +25,7 @@ def with_saved_sizes(partition: Partition) -> Partition:
     if backward is None or not backward.symbols:
         return partition
     names = bindings_in(backward).free
-    table = table_of(sizes_among([(node.args, node.meta) for node in backward.nodes]))
+    table = table_of(sizes_among((node.args, node.meta) for node in backward.nodes))
     if not names or table is None:
         return partition
     numbers = [table.named(name) for name in names]

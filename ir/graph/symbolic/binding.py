@@ -172,11 +172,13 @@ class _Solver:
         self.unknown: list[set[str]] = []
         """By size: the names in it that are not found yet."""
         self.uses: dict[str, list[int]] = {}
+        seen = set[int]()
         for node in inputs:
             meta = node.meta
             shape: tuple[object, ...] = meta.shape if type(meta) is TensorMeta else ()
             for dim, size in enumerate(shape):
-                if type(size) is SymInt:
+                if type(size) is SymInt and id(size) not in seen:  # a second one gives no more
+                    seen.add(id(size))
                     self._add(node, dim, size)
         new = list(self.found)
         for index in range(len(self.sizes)):
@@ -189,8 +191,10 @@ class _Solver:
 
     def _add(self, node: Node, dim: int, size: SymInt) -> None:
         names = names_in(size)
-        if len(names) == 1 and str(size) in names:
-            self.found.setdefault(str(size), Binding(str(size), node, dim))
+        (monomial, factor), *others = size.terms.items()
+        name = str(monomial[0]) if len(monomial) == factor == 1 and not others else None
+        if name in names:
+            self.found.setdefault(name, Binding(name, node, dim))
             return
         for name in names:
             self.uses.setdefault(name, []).append(len(self.sizes))

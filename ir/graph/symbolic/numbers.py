@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from operator import is_
-from typing import TypeVar
+from operator import attrgetter, is_
+from typing import Any, TypeVar
 
 import attrs
 
@@ -23,8 +23,9 @@ __all__ = ["at_sizes", "with_sizes"]
 
 T = TypeVar("T")
 
-_KEPT = [field.name for field in attrs.fields(Node)[4:]]
+_KEPT = attrgetter(*[field.name for field in attrs.fields(Node)[4:]])
 """The fields of a node that have no sizes; its last ones."""
+_WITHOUT_SIZES = {int, float, bool, type(None)}
 
 
 def at_sizes(graph: Graph, values: Mapping[str, int]) -> Graph:
@@ -70,11 +71,18 @@ def with_sizes(
         return found  # type: ignore[return-value]
 
     for node in graph.nodes:
-        args, meta = changed(node.args), changed(node.meta)
-        if args is node.args and meta is node.meta:
+        given, before = node.args, node.meta
+        meta: Any = known.get(id(before)) or changed(before)
+        items = tuple(
+            [
+                new[x] if type(x) is Node else x if type(x) in _WITHOUT_SIZES else changed(x)
+                for x in given
+            ]
+        )
+        args = given if all(map(is_, items, given)) else items
+        if args is given and meta is before:
             new[node] = node
         else:  # attrs.evolve takes twice as long
-            rest = [getattr(node, name) for name in _KEPT]
-            new[node] = Node(node.op, node.target, args, meta, *rest)
+            new[node] = Node(node.op, node.target, args, meta, *_KEPT(node))
     copies = tuple([attrs.evolve(copy, node=new[copy.node]) for copy in graph.copies])
     return attrs.evolve(graph, nodes=tuple([new[node] for node in graph.nodes]), copies=copies)
