@@ -153,8 +153,25 @@ def bounds(terms: Terms) -> Range:
     this finds tighter bounds than interval arithmetic: `s0*s1 - s1` is at least 2 for sizes of at
     least 2.
     """
-    if all(len(monomial) < 2 for monomial in terms):
-        return _bounds_of_sum(terms)
+    low: int | None = 0
+    high: int | None = 0
+    for monomial, c in terms.items():  # of a sum the extremes are where each atom is at a bound
+        if not monomial:
+            low = None if low is None else low + c
+            high = None if high is None else high + c
+            continue
+        if len(monomial) > 1:
+            return _bounds_of_products(terms)
+        least, most = monomial[0].lower, monomial[0].upper
+        if c < 0:
+            least, most = most, least
+        low = None if low is None or least is None else low + c * least
+        high = None if high is None or most is None else high + c * most
+    return low, high
+
+
+def _bounds_of_products(terms: Terms) -> Range:
+    """`bounds` of a polynomial that is not linear."""
     counted: dict[Atom, Terms] = {}
     room: dict[Atom, int | None] = {}
     for monomial in terms:
@@ -170,19 +187,6 @@ def bounds(terms: Terms) -> Range:
             else:
                 return None, None
     return _bounds_of_counts(substitute(terms, counted), room)
-
-
-def _bounds_of_sum(terms: Terms) -> Range:
-    """`bounds` of a linear polynomial: the extremes are where each atom is at a bound."""
-    low: int | None = 0
-    high: int | None = 0
-    for monomial, c in terms.items():
-        least, most = (monomial[0].lower, monomial[0].upper) if monomial else (1, 1)
-        if c < 0:
-            least, most = most, least
-        low = None if low is None or least is None else low + c * least
-        high = None if high is None or most is None else high + c * most
-    return low, high
 
 
 def _bounds_of_counts(terms: Terms, room: Mapping[Atom, int | None]) -> Range:

@@ -25,6 +25,7 @@ from aotlite.ir.symbols.polynomial import (
     Atom,
     Monomial,
     Range,
+    Symbol,
     Terms,
     add,
     bounds,
@@ -33,12 +34,14 @@ from aotlite.ir.symbols.polynomial import (
     multiply,
     scaled,
     substitute,
+    subtract,
 )
 from aotlite.ir.symbols.symint import ABOVE, BELOW, SymBool, SymInt
 
 __all__ = [
     "Facts",
     "answer_of_hints",
+    "difference_of",
     "equation",
     "known_by_bounds",
     "least_of",
@@ -116,10 +119,15 @@ class Facts:
             return True
         if high is not None and high < 0:
             return False
-        found = self._sign(_positive_content(terms), _DEPTH)
+        if _of_one_symbol(terms):
+            return None
+        content = _positive_content(terms)
+        found = self._sign(content, _DEPTH, bounded=content is terms)
         if found is not None:
             return found
-        above = self._sign(_positive_content(add({(): -1}, terms, -1)), _DEPTH)
+        negated = add({(): -1}, terms, -1)
+        content = _positive_content(negated)
+        above = self._sign(content, _DEPTH, bounded=content is negated)
         return None if above is None else not above
 
     def zero(self, terms: Terms) -> bool | None:
@@ -128,12 +136,17 @@ class Facts:
         low, high = bounds(terms)
         if low is not None and low > 0 or high is not None and high < 0:
             return False
-        terms = _content(terms)
+        content = _content(terms)
+        bounded, terms = content is terms, content
         if _constant(terms):
             return not terms
-        if _key(terms) in self._nonzero:
+        if self._nonzero and _key(terms) in self._nonzero:
             return False
-        at_least, at_most = self._sign(terms, _DEPTH), self._sign(scaled(terms, -1), _DEPTH)
+        if _of_one_symbol(terms):
+            return True if low == high == 0 else None
+        at_least = self._sign(terms, _DEPTH, bounded=bounded and (low is None or low < 0))
+        bounded &= high is None or high > 0
+        at_most = self._sign(scaled(terms, -1), _DEPTH, bounded=bounded)
         if at_least is False or at_most is False:
             return False
         return True if at_least and at_most else None
@@ -161,19 +174,20 @@ class Facts:
             terms = settled
         return terms
 
-    def _sign(self, terms: Terms, depth: int) -> bool | None:
-        """Whether a settled polynomial is at least 0."""
-        low, high = bounds(terms)
+    def _sign(self, terms: Terms, depth: int, *, bounded: bool = False) -> bool | None:
+        """Whether a settled polynomial is at least 0. `bounded`: its bounds do not decide it."""
+        low, high = (None, None) if bounded else bounds(terms)
         if low is not None and low >= 0:
             return True
         if high is not None and high < 0:
             return False
-        rest, constant = _apart(terms)
-        if self._least.get(_key(rest), -math.inf) + constant >= 0:
-            return True
-        # -rest >= n: the polynomial is at most constant - n.
-        if constant - self._least.get(_key(scaled(rest, -1)), -math.inf) < 0:
-            return False
+        if self._least:
+            rest, constant = _apart(terms)
+            if self._least.get(_key(rest), -math.inf) + constant >= 0:
+                return True
+            # -rest >= n: the polynomial is at most constant - n.
+            if constant - self._least.get(_key(scaled(rest, -1)), -math.inf) < 0:
+                return False
         return self._sign_by_calls(terms, depth) if depth else None
 
     def _sign_by_calls(self, terms: Terms, depth: int) -> bool | None:
@@ -282,6 +296,14 @@ def _apart(terms: Terms) -> tuple[dict[Monomial, int], int]:
     return rest, constant
 
 
+def _of_one_symbol(terms: Terms) -> bool:
+    """Whether it is `c * symbol`, plus a number: what is known of its sign is in its bounds."""
+    if len(terms) > 2:
+        return False
+    alone = [m for m in terms if m]
+    return len(alone) == 1 and len(alone[0]) == 1 and type(alone[0][0]) is Symbol
+
+
 def _key(terms: Terms) -> _Key:
     return frozenset(terms.items())
 
@@ -361,6 +383,8 @@ def _positive_content(terms: Terms) -> Terms:
 
 def _without_factors(terms: Terms) -> Terms:
     """The polynomial divided by the positive atoms that divide every term."""
+    if () in terms:
+        return terms
     common = tuple(a for a in common_monomial(terms) if a.lower is not None and a.lower >= 1)
     # A single term is kept: divided by itself it would be 1.
     if not common or common in terms:
@@ -394,7 +418,7 @@ def said_simply(fact: SymBool) -> SymBool:
     if fact.relation not in ("==", "!=") or isinstance(fact.right, SymInt):
         return fact
     table = fact.left.table
-    left, right = equation(table.terms_of(fact.left - fact.right))
+    left, right = equation(difference_of(fact))
     return _of_operand(SymBool(table.of(left), fact.relation, right))
 
 
@@ -409,6 +433,12 @@ def _of_operand(fact: SymBool) -> SymBool:
     if atom.left < fact.right:
         return said_simply(SymBool(atom.right, fact.relation, fact.right))
     return SymBool(atom.right, "<=" if fact.relation == "==" else ">", fact.right)
+
+
+def difference_of(fact: SymBool) -> Terms:
+    """What the comparison compares with 0; it becomes no number of the table."""
+    table = fact.left.table
+    return subtract(fact.left.terms, table.terms_of(fact.right))
 
 
 def nonnegative_form(relation: str, difference: Terms) -> Terms:
@@ -430,7 +460,7 @@ def answer_of_hints(fact: SymBool) -> bool:
 def _factors(fact: SymBool) -> list[SymInt]:
     """The factors of a product that is compared with 0; none of anything else."""
     table = fact.left.table
-    difference = table.terms_of(fact.left - fact.right)
+    difference = difference_of(fact)
     if fact.relation not in ("==", "!=") or len(difference) != 1:
         return []
     (monomial,) = difference

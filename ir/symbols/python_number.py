@@ -31,7 +31,9 @@ __all__ = [
     "SIGNS",
     "Binary",
     "PythonNumber",
+    "operation_key",
     "plain",
+    "shifted",
 ]
 
 Binary: TypeAlias = "Callable[[Any, Any], object]"
@@ -101,6 +103,23 @@ def _named(name: str) -> Method:
         return getattr(self.plain(), name)(*plain(args), **plain(kwargs))
 
     return method
+
+
+def shifted(sign: str, left: Any, bits: Any) -> object:
+    """`left << bits` or `left >> bits`, one of them symbolic."""
+    if not bits >= 0:
+        raise ValueError("negative shift count")
+    table = (bits if type(left) is int else left).table
+    power = 2**bits
+    return table.derived(sign, left, bits, left * power if sign == "<<" else left // power)
+
+
+def operation_key(operation: object, left: object, right: object) -> tuple[object, ...]:
+    """The key of a comparison of a symbolic int, or of another operation on it, in dicts of its
+    table, which keeps these numbers alive: their hashes would ask whose code it is for."""
+    if type(right) is type(left):
+        return operation, id(left), id(right), type
+    return operation, id(left), right
 
 
 class PythonNumber:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
+from sys import _getframe
 from typing import Any, NoReturn, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from aotlite.ir.errors import ArgumentError
@@ -30,9 +31,11 @@ from aotlite.ir.symbols.python_number import (
     SIGNS,
     Binary,
     PythonNumber,
+    operation_key,
     plain,
+    shifted,
 )
-from aotlite.ir.symbols.user_code import CountSymbols, asked_outside
+from aotlite.ir.symbols.user_code import OUTSIDE, CountSymbols, asked_outside
 
 __all__ = ["ABOVE", "BELOW", "RELATIONS", "Combine", "SymBool", "SymInt", "Table", "hash_by_value"]
 
@@ -55,11 +58,11 @@ class Table(Protocol):
         """Each number by its key."""
 
     @property
-    def truths(self) -> dict[tuple[str, Any, Any], Any]:
-        """Comparisons with the same answer for all values, and the answer."""
+    def truths(self) -> dict[tuple[object, ...], Any]:
+        """Comparisons with the same answer for all values, and the answer: by `operation_key`."""
 
     @property
-    def open(self) -> dict[tuple[str, Any, Any], SymBool]:
+    def open(self) -> dict[tuple[object, ...], SymBool]:
         """Comparisons without one; emptied by each assumption, which may decide some."""
 
     # --- arithmetic
@@ -152,6 +155,7 @@ class SymInt(PythonNumber):
         "key",
         "least",
         "left",
+        "names",
         "right",
         "table",
     )
@@ -179,6 +183,7 @@ class SymInt(PythonNumber):
         self.right = right
         self._terms: Terms | None = None
         self._hint: int | None = None
+        self.names: frozenset[str] | None = None  # of its symbols, once somebody has asked for them
 
     @property
     def terms(self) -> Terms:
@@ -301,16 +306,16 @@ class SymInt(PythonNumber):
         return self.table.derived("-", -1, self, -self - 1)
 
     def __lshift__(self, other: object) -> object:
-        return _shifted("<<", self, other) if _is_whole(other) else super().__lshift__(other)
+        return shifted("<<", self, other) if _is_whole(other) else super().__lshift__(other)
 
     def __rlshift__(self, other: object) -> object:
-        return _shifted("<<", other, self) if _is_whole(other) else super().__rlshift__(other)
+        return shifted("<<", other, self) if _is_whole(other) else super().__rlshift__(other)
 
     def __rshift__(self, other: object) -> object:
-        return _shifted(">>", self, other) if _is_whole(other) else super().__rshift__(other)
+        return shifted(">>", self, other) if _is_whole(other) else super().__rshift__(other)
 
     def __rrshift__(self, other: object) -> object:
-        return _shifted(">>", other, self) if _is_whole(other) else super().__rrshift__(other)
+        return shifted(">>", other, self) if _is_whole(other) else super().__rrshift__(other)
 
     def __and__(self, other: object) -> object:
         if type(other) is int and other >= 0 and other & (other + 1) == 0:  # the lowest bits
@@ -357,7 +362,7 @@ class SymInt(PythonNumber):
     def _compared(self, relation: str, other: Any) -> object:
         kind = type(other)
         if kind is int or kind is SymInt:
-            key, table = (relation, self, other), self.table
+            key, table = operation_key(relation, self, other), self.table
             found = table.truths.get(key)
             if found is None and kind is int and self.least is not None and self.least > other:
                 found = table.truths[key] = table.said(relation, self, other, relation in ABOVE)
@@ -400,8 +405,11 @@ class SymInt(PythonNumber):
 
     def value_hash(self) -> int:
         """The hash of the value for code outside aotlite; else that of the object."""
-        outside = self.table.shown_as_ints and asked_outside(1)
-        return hash(self.plain()) if outside else object.__hash__(self)
+        if self.table.shown_as_ints:  # `asked_outside`, inline, as this is asked most
+            known = OUTSIDE.get(_getframe(1).f_globals.get("__name__"))
+            if asked_outside(1) if known is None else known:
+                return hash(self.plain())
+        return object.__hash__(self)
 
     def __repr__(self) -> str:
         if self.table.shown_as_ints and asked_outside(1):
@@ -480,15 +488,6 @@ class SymBool(PythonNumber):
 
 def _is_whole(value: object) -> TypeGuard[int]:
     return type(value) is int or type(value) is SymInt
-
-
-def _shifted(sign: str, left: int | SymInt, bits: int | SymInt) -> object:
-    """`left << bits` or `left >> bits`, one of them symbolic."""
-    if not bits >= 0:
-        raise ValueError("negative shift count")
-    table = left.table if type(left) is SymInt else bits.table  # type: ignore[union-attr]
-    power = 2**bits
-    return table.derived(sign, left, bits, left * power if sign == "<<" else left // power)
 
 
 def hash_by_value() -> None:

@@ -34,12 +34,14 @@ from aotlite.ir.symbols.polynomial import (
 from aotlite.ir.symbols.proofs import (
     Facts,
     answer_of_hints,
+    difference_of,
     known_by_bounds,
     least_of,
     nonnegative_form,
     said_simply,
 )
 from aotlite.ir.symbols.proving import Proving, Unproved
+from aotlite.ir.symbols.python_number import operation_key
 from aotlite.ir.symbols.symint import RELATIONS, Combine, SymBool, SymInt, hash_by_value
 from aotlite.ir.symbols.user_code import CountSymbols, asking_place
 
@@ -79,9 +81,9 @@ class SymbolTable:
     """Every symbol by name."""
     interned: dict[int, SymInt] = attrs.field(factory=dict, init=False)
     """`SymInt.key` -> the number."""
-    truths: dict[tuple[str, Any, Any], Any] = attrs.field(factory=dict, init=False)
-    """Comparisons with the same answer for all values, and the answer."""
-    open: dict[tuple[str, object, object], SymBool] = attrs.field(factory=dict, init=False)
+    truths: dict[tuple[object, ...], Any] = attrs.field(factory=dict, init=False)
+    """Comparisons with the same answer for all values, and the answer: by `operation_key`."""
+    open: dict[tuple[object, ...], SymBool] = attrs.field(factory=dict, init=False)
     """Comparisons without one; emptied by each assumption, which may decide some."""
     cache: dict[Any, Any] = attrs.field(factory=dict, init=False)
     """By any key: metas with symbols, results of meta rules for them, sizes by hint."""
@@ -140,9 +142,10 @@ class SymbolTable:
         """A fresh symbol of this range: s0, s1, ...; u0, u1, ... for one without a hint."""
         letter = "u" if hint is None else "s"
         count = sum([name.startswith(letter) for name in self.symbols])
-        made = self.named_symbol(f"{letter}{count}", hint, (lower, upper))
+        name = f"{letter}{count}"
+        made = self.named_symbol(name, hint, (lower, upper))
         if source:
-            self.symbols[self.expression(made)].sources.append(source)
+            self.symbols[name].sources.append(source)
         return made
 
     def named_symbol(self, name: str, hint: int | None, room: Range) -> SymInt:
@@ -150,7 +153,7 @@ class SymbolTable:
         made = self.symbols[name] = Symbol(len(self.atoms), name, hint, room)
         self.atoms.append(made)
         result = self.named(name)
-        self.said("==", {(made,): 1}, result, True)
+        self.events.append(("==", {(made,): 1}, result, True))
         return result
 
     def named(self, name: str) -> SymInt:
@@ -255,9 +258,10 @@ class SymbolTable:
 
     def met(self, key: int, function: Combine, a: SymInt, b: Value) -> Any:
         """function(a, b), where an interned number has its key: nearly always the same number."""
-        result = self._results.get((function, a, b))
+        asked = operation_key(function, a, b)
+        result = self._results.get(asked)
         if result is None:
-            result = self._results[function, a, b] = self._met(key, function, a, b)
+            result = self._results[asked] = self._met(key, function, a, b)
             self.said(_SIGN[function], a, b, result)
         return result
 
@@ -283,7 +287,9 @@ class SymbolTable:
         asked = left, right
         if type(left) is int and function in ("max", "min"):  # one key for both orders
             left, right = right, left
-        key = (function, left, right)
+        key: object = (function, left, right)
+        if type(left) is SymInt:
+            key = operation_key(function, left, right)
         found = self._calls.get(key)
         if found is None:
             self.terms_of(left), self.terms_of(right)
@@ -301,7 +307,7 @@ class SymbolTable:
             self.facts.watch(made)
             for relation, bound in zip((">=", "<="), room, strict=True):
                 if bound is not None:
-                    self.said(relation, {(made,): 1}, bound, True)
+                    self.events.append((relation, {(made,): 1}, bound, True))
             found = self._calls[key] = self.of({(made,): 1})
         return found
 
@@ -325,7 +331,7 @@ class SymbolTable:
         answer = known_by_bounds(fact.left, fact.relation, fact.right)
         if answer is not None:
             return answer
-        difference = self.terms_of(fact.left - fact.right)
+        difference = difference_of(fact)
         if fact.relation in ("==", "!="):
             zero = self.facts.zero(difference)
             return None if zero is None else zero == (fact.relation == "==")
@@ -392,7 +398,8 @@ class SymbolTable:
         """The comparison itself, or its truth where that is the same for all values."""
         known = self.known(fact)
         memo: dict[Any, Any] = self.open if known is None else self.truths
-        truth = memo[fact.relation, fact.left, fact.right] = fact if known is None else known
+        key = operation_key(fact.relation, fact.left, fact.right)
+        truth = memo[key] = fact if known is None else known
         if type(truth) is not SymBool:
             self.said(fact.relation, fact.left, fact.right, truth)
         return truth
@@ -415,7 +422,7 @@ class SymbolTable:
             self._calls[fact.function, fact.operands] = fact.value
             return
         self.open.clear()
-        difference = self.terms_of(fact.left - fact.right)
+        difference = difference_of(fact)
         if fact.relation == "==":
             self.facts.learn_zero(difference)
         elif fact.relation == "!=":

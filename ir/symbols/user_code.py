@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar, cast
 from aotlite.ir.provenance.location import Location
 
 __all__ = [
+    "OUTSIDE",
     "UNSEARCHED",
     "CountSymbols",
     "asked_outside",
@@ -32,7 +33,7 @@ Run = TypeVar("Run", bound=Callable[..., object])
 _WRITTEN_AS_BY_USERS: Final = frozenset(("conformance", "data", "nn", "optim", "testing"))
 """Packages of aotlite that take sizes for ints, as users do: layers, and programs of tests."""
 _OF_ABC = ABCMeta.__instancecheck__.__code__
-_OUTSIDE: dict[object, bool] = {}
+OUTSIDE: dict[object, bool] = {}
 """By the name of a module: whether symbols are shown to it as ints."""
 
 
@@ -40,7 +41,7 @@ def asked_outside(depth: int) -> bool:
     """Whether the frame `depth` above the caller runs code outside aotlite: a user's, or Python's
     for a user."""
     frame = sys._getframe(depth + 1)
-    known = _OUTSIDE.get(frame.f_globals.get("__name__"))
+    known = OUTSIDE.get(frame.f_globals.get("__name__"))
     return _is_outside(frame) if known is None else known
 
 
@@ -50,7 +51,7 @@ def _is_outside(frame: FrameType) -> bool:
     name = frame.f_globals.get("__name__")
     package, _, inner = str(name).partition(".")
     found = package != "aotlite" or inner.partition(".")[0] in _WRITTEN_AS_BY_USERS
-    _OUTSIDE[name] = found
+    OUTSIDE[name] = found
     return found
 
 
@@ -90,20 +91,33 @@ def asking_place() -> Location | None:
     Of the node that a frame of aotlite's works on, if that is further inside."""
     frame: FrameType | None = sys._getframe(1)
     found: Location | None = None
+    nodes, owners = _NODES, _OWNERS
     while frame is not None:
-        package = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if package == "aotlite":
-            known = _NODES.get(id(frame.f_code))
-            line = None if known is None else known[1](frame.f_locals)
+        name = frame.f_globals.get("__name__")
+        owner = owners.get(name) or _owner_of(name)
+        if owner == "aotlite":
+            code = id(frame.f_code)
+            line = nodes[code][1](frame.f_locals) if code in nodes else None
             if line is not None:
                 return found or line
-        else:
-            of_library = package == "numpy" or package in sys.stdlib_module_names
-            if not of_library or found is None:
-                found = frame.f_code, frame.f_lasti
-            if not of_library:
+        elif owner == "user" or found is None:
+            found = frame.f_code, frame.f_lasti
+            if owner == "user":
                 return found
         frame = frame.f_back
+    return found
+
+
+_OWNERS: dict[object, str] = {}
+"""By the name of a module: "aotlite", "library" (Python's, and NumPy), or "user"."""
+
+
+def _owner_of(name: object) -> str:
+    package = str(name).partition(".")[0]
+    of_library = package == "numpy" or package in sys.stdlib_module_names
+    found = package if package == "aotlite" else "library" if of_library else "user"
+    if type(name) is str:
+        _OWNERS[name] = found
     return found
 
 

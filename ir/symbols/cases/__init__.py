@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar, cast
 
+import attrs
+
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.symbols.assumption import NO_VALUE, Answer, Assumption, concrete
 from aotlite.ir.symbols.calls import settled, text_of
@@ -37,7 +39,7 @@ from aotlite.ir.symbols.cases.parts import (
     parts_of,
     raise_open,
 )
-from aotlite.ir.symbols.cases.results import keep_known, key_of, known_for
+from aotlite.ir.symbols.cases.results import Tried, TriedSizes, keep_known, key_of, known_for
 from aotlite.ir.symbols.polynomial import Symbol
 from aotlite.ir.symbols.symint import SymBool, SymInt
 from aotlite.ir.symbols.table import SymbolTable
@@ -70,13 +72,12 @@ def fewest(table: SymbolTable, function: Callable[..., T], operands: tuple[objec
     key = key_of(run)
     known = known_for(key, run)
     if known is not None:
-        names, kept, result = known
-        return run.logged(names, kept, cast("T", result))
+        names, kept, result, tried = known
+        return run.logged(names, kept, cast("T", result), tried)
     for hints in run.hints():
         found = run.by(hints)
         if found:
-            keep_known(key, run, *found)
-            return run.logged(tuple(run.symbols), *found)
+            return run.logged(tuple(run.symbols), *found, keep_known(key, run, *found))
     return function(*operands)  # it raises
 
 
@@ -122,11 +123,12 @@ class _Run(Generic[T]):
         self.table = table
         self.function = function
         self.given = operands
-        known, facts = _assumed(table)
-        self.operands: tuple[object, ...] = concrete(operands, named(known)) if known else operands
+        assumed = _assumed(table)
+        known = named(assumed.known)
+        self.operands: tuple[object, ...] = concrete(operands, known) if known else operands
         """With one symbol for all that are known to be equal, so that few facts are left."""
         names = names_in(self.operands)
-        self.facts = [fact for fact, about in facts if about <= names]
+        self.facts = [fact for fact, about in assumed.facts if about <= names]
         """What is assumed of the operands' symbols alone: a fact on others may say something, too,
         but seldom does, and there are many in a large graph."""
         self.symbols = {name: table.symbols[name] for name in table.symbols if name in names}
@@ -223,8 +225,15 @@ class _Run(Generic[T]):
                 yield fact
                 learned.learn(fact)
 
-    def logged(self, symbols: Sequence[str], kept: Sequence[Fact], result: T) -> T:
-        """The result in the call's own symbols, for those of these names; logs what is kept."""
+    def logged(
+        self,
+        symbols: Sequence[str],
+        kept: Sequence[Fact],
+        result: T,
+        tried: Tried | None,
+    ) -> T:
+        """The result in the call's own symbols, for those of these names; logs what is kept.
+        `tried`: for which sizes it was found to hold, if that is known."""
         table = self.table
         own = map(table.named, self.symbols)
         names = named(dict(zip(symbols, own, strict=True)))
@@ -239,42 +248,77 @@ class _Run(Generic[T]):
         except Open:
             pass
         moved_result: T = concrete(result, names)  # a division in it may assume something
-        return table.said("by cases", (self.function, self.given), None, moved_result)
+        asked: tuple[object, ...] = self.function, self.given
+        if tried is not None and self.operands is self.given:  # else equal symbols are one there
+            asked = *asked, TriedSizes(tuple(self.symbols), tried)
+        return table.said("by cases", asked, None, moved_result)
 
     def fulfilled(self, fact: Fact) -> bool:
         """Whether the hints of the call fulfil it."""
         return Assumption(fact, None, None).holds(self.table.hints)
 
 
-def _assumed(
-    table: SymbolTable,
-) -> tuple[dict[str, int | SymInt], list[tuple[Fact, set[str]]]]:
-    """What symbols are known to be, and what else is assumed, with the symbols in it."""
-    key = _assumed, len(table.log), len(table.symbols), table.facts.value_count
-    if key not in table.cache:
-        known = _known(table)
-        table.cache[key] = known, [(fact, names_in(fact)) for fact in _facts(table, known)]
-    found: tuple[dict[str, int | SymInt], list[tuple[Fact, set[str]]]] = table.cache[key]
+@attrs.frozen(eq=False)
+class _Assumed:
+    """What is known of the symbols of a table, and assumed, at some point of its trace."""
+
+    at: tuple[int, ...]
+    """How long the log was, how many symbols there were, and how many of them were known."""
+    known: dict[str, int | SymInt]
+    """What each symbol is known to be, if some are another one, or a number."""
+    moved: list[tuple[Fact, Fact | bool]]
+    """The facts of the log, and as facts on the symbols that are left."""
+    facts: list[tuple[Fact, set[str]]]
+    """Those that say something, with the symbols in them."""
+
+
+def _assumed(table: SymbolTable) -> _Assumed:
+    """What symbols are known to be, and what else is assumed: of what was found for a shorter log
+    the part that is still so is taken."""
+    at = len(table.log), len(table.symbols), table.facts.value_count
+    found: _Assumed | None = table.cache.get(_Assumed)
+    if found is None or found.at != at:
+        known = found.known if found and found.at[1:] == at[1:] else _known(table)
+        moved = _moved(table, known, found)
+        said = [each for _, each in moved if not isinstance(each, bool) and not _is_empty(each)]
+        facts = [(fact, names_in(fact)) for fact in said]
+        found = table.cache[_Assumed] = _Assumed(at, known, moved, facts)
     return found
 
 
 def _known(table: SymbolTable) -> dict[str, int | SymInt]:
     """What each symbol is known to be, if some are another one, or a number."""
-    found = {}
+    found: dict[str, int | SymInt] = {}
     if table.facts.value_count:
         for name in table.symbols:
             size = table.named(name)
-            found[name] = settled(table, size)
+            is_free = table.facts.settled(size.terms) is size.terms
+            found[name] = size if is_free else settled(table, size)
     return found
 
 
-def _facts(table: SymbolTable, known: Mapping[str, int | SymInt]) -> Iterator[Fact]:
-    """What is assumed, of the symbols that are left; without what says which are equal."""
-    for assumption in table.log:
-        fact = moved_fact(assumption.fact, named(known)) if known else assumption.fact
-        if isinstance(fact, SymBool) and fact.left is fact.right or isinstance(fact, bool):
-            continue
-        yield fact
+def _moved(
+    table: SymbolTable, known: dict[str, int | SymInt], before: _Assumed | None
+) -> list[tuple[Fact, Fact | bool]]:
+    """The facts of the log, and as facts on the symbols that are left."""
+    if not known:
+        return [(each.fact, each.fact) for each in table.log]
+    earlier = [] if before is None or not before.known else before.moved
+    old = {} if before is None else before.known
+    other = {name for name, size in known.items() if size is not old.get(name)}
+    found: list[tuple[Fact, Fact | bool]] = []
+    for index, assumption in enumerate(table.log):
+        fact = assumption.fact
+        if index < len(earlier) and earlier[index][0] is fact and not names_in(fact) & other:
+            found.append(earlier[index])
+        else:
+            found.append((fact, moved_fact(fact, named(known))))
+    return found
+
+
+def _is_empty(fact: Fact) -> bool:
+    """Whether it says that a size equals itself, as what says which symbols are equal does then."""
+    return isinstance(fact, SymBool) and fact.left is fact.right
 
 
 def _said(fact: Fact) -> object:

@@ -151,21 +151,28 @@ _TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 def names_in(value: object) -> set[str]:
     """The symbols in a fact, a size or a meta, or in a tuple of them."""
     found: set[str] = set()
-    if isinstance(value, Answer):
-        return names_in(value.operands)
-    if isinstance(value, SymBool):
-        return names_in((value.left, value.right))
-    if type(value) is tuple:
-        return found.union(*map(names_in, value))
-    if isinstance(value, SymInt):
-        for monomial in value.terms:
-            for atom in monomial:
-                found |= _names_in_atom(atom)
-        return found
-    if type(value) is SizeFloat:
-        return names_in(value.operands)
-    parts = parts_of(value)
-    return found if parts is None else names_in(parts)
+    waiting = [value]
+    for each in waiting:
+        kind = type(each)
+        if kind is SymInt:
+            found |= _names_of(each)  # type: ignore[arg-type]
+        elif kind is tuple:
+            waiting += each  # type: ignore[arg-type]
+        elif kind is SymBool:
+            waiting += (each.left, each.right)  # type: ignore[attr-defined]
+        elif kind is SizeFloat or kind is Answer:
+            waiting += each.operands  # type: ignore[attr-defined]
+        elif kind is not int and getattr(each, "table", None) is not None:
+            waiting += parts_of(each) or ()
+    return found
+
+
+def _names_of(size: SymInt) -> frozenset[str]:
+    """The symbols in a size, which keeps them."""
+    if size.names is None:
+        atoms = [atom for monomial in size.terms for atom in monomial]
+        size.names = frozenset().union(*map(_names_in_atom, atoms))
+    return size.names
 
 
 def _names_in_atom(atom: Atom) -> set[str]:

@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+import attrs
+
 from aotlite.ir.symbols.assumption import NO_VALUE, Answer, Assumption
 from aotlite.ir.symbols.calls import Call, Computed
 from aotlite.ir.symbols.cases.parts import Fact, Open, SizePart, moved_fact, parts_of
@@ -29,6 +31,8 @@ from aotlite.ir.symbols.table import SymbolTable
 __all__ = [
     "Known",
     "RuleResults",
+    "Tried",
+    "TriedSizes",
     "forget_results",
     "keep_known",
     "key_of",
@@ -41,7 +45,9 @@ __all__ = [
 MOST = 4096
 """How many results are kept; then all are forgotten."""
 
-Known = tuple[tuple[str, ...], "Sequence[Fact]", object]
+Tried = dict[object, set[tuple[int, ...]]]
+"""By the form of a result: the sizes for which some trace found it to hold."""
+Known = tuple[tuple[str, ...], "Sequence[Fact]", object, Tried]
 """The names of symbols in the order of the key, and in these symbols the facts that a result
 needs, and the result."""
 Key = tuple[object, tuple["int | None", ...]]
@@ -97,7 +103,7 @@ def known_for(key: Key, question: RuleQuestion) -> Known | None:
 
 def _is_fulfilled(known: Known, question: RuleQuestion) -> bool:
     """Whether the hints fulfil the facts that the result needs."""
-    names, facts, _ = known
+    names, facts, *_ = known
     at = {}
     for name, symbol in zip(names, question.symbols.values(), strict=True):
         if symbol.hint is None:
@@ -106,20 +112,38 @@ def _is_fulfilled(known: Known, question: RuleQuestion) -> bool:
     return all(Assumption(fact, None, None).holds(at) for fact in facts)
 
 
-def keep_known(key: Key, question: RuleQuestion, facts: Sequence[Fact], result: object) -> None:
+@attrs.frozen(eq=False)
+class TriedSizes:
+    """For which sizes of these symbols results of a question were found to hold, by any trace."""
+
+    names: tuple[str, ...]
+    tried: Tried
+
+    def of(self, result: object) -> set[tuple[int, ...]]:
+        """The sizes for which this one was."""
+        places = {name: place for place, name in enumerate(self.names)}
+        return self.tried.setdefault(_form(result, places), set())
+
+
+def keep_known(
+    key: Key, question: RuleQuestion, facts: Sequence[Fact], result: object
+) -> Tried | None:
     """Keeps what was found for this key, unless it needs more where nothing is known."""
     part = SizePart(question, ())
     try:
         moved = [moved_fact(fact, part.names) for fact in facts]
         result = part.put(result)
     except (Open, *NO_VALUE):
-        return
+        return None
     if len(_KNOWN) >= MOST:
         _KNOWN.clear()
     needed = [fact for fact in moved if not isinstance(fact, bool)]
-    if len(needed) == len(moved):
-        found = _KNOWN[key] = tuple(question.symbols), needed, result
-        rules_of(question.table).setdefault(key[0], []).append(found)
+    if len(needed) != len(moved):
+        return None
+    tried: Tried = {}
+    found = _KNOWN[key] = tuple(question.symbols), needed, result, tried
+    rules_of(question.table).setdefault(key[0], []).append(found)
+    return tried
 
 
 def tried_before(value: object, names: Sequence[str]) -> set[tuple[int, ...]]:
@@ -147,10 +171,12 @@ def key_of(question: RuleQuestion) -> Key:
 
 
 def _form(value: object, places: Mapping[str, int]) -> object:
-    """The value with places for symbols; numbers with their types, as 1 equals True and 1.0."""
+    """The value with places for symbols; but for ints with their types, as 1 equals True, 1.0."""
     kind = type(value)
+    if kind is int:
+        return value
     if isinstance(value, tuple):
-        return tuple([_form(each, places) for each in value])
+        return tuple([x if type(x) is int else _form(x, places) for x in value])
     if kind is SymInt:
         return _polynomial(value.terms, places)  # type: ignore[attr-defined]
     if kind is SymBool:

@@ -98,6 +98,13 @@ def _class_of(of: type) -> type:
 
 _FUNCTIONS: Final = {original: _function_of(name, original) for name, original in PYTHON.items()}
 _CLASSES: Final = {each.__name__: _class_of(each) for each in (int, float)}
+_OF_MATH: Final[dict[str, Any]] = {
+    name: value
+    for name, value in vars(math).items()
+    if type(value) is types.BuiltinFunctionType and value in _FUNCTIONS
+}
+"""What `math` has of these functions, by name, and below what it has while it is changed."""
+_CHANGED: Final = {name: _FUNCTIONS[value] for name, value in _OF_MATH.items()}
 _LOCK: Any = lock()
 _HELD: dict[int, tuple[Scope, int, dict[str, object]]] = {}
 """By the id of a module's variables: these, in how many blocks they are changed, and what was there
@@ -124,11 +131,21 @@ def _take(scope: Scope) -> None:
         _, count, before = _HELD[id(scope)]
         _HELD[id(scope)] = scope, count + 1, before
         return
-    found = [(name, value) for name, value in list(scope.items()) if _is_of_math(value)]
-    _HELD[id(scope)] = scope, 1, dict(found)
-    scope.update({name: _FUNCTIONS[value] for name, value in found})
+    if scope is vars(math) and _OF_MATH.items() <= scope.items():  # nobody has changed it
+        _HELD[id(scope)] = scope, 1, dict(_OF_MATH)
+        scope.update(_CHANGED)
+        return
+    found: dict[str, Any] = {
+        name: value
+        for name, value in list(scope.items())
+        if type(value) is types.BuiltinFunctionType and value in _FUNCTIONS
+    }
+    _HELD[id(scope)] = scope, 1, found
+    if found:
+        scope.update({name: _FUNCTIONS[value] for name, value in found.items()})
     if scope is not vars(math):
-        names = [name for name in _CLASSES if name not in scope and not _is_identified(scope, name)]
+        names = _CLASSES.keys() - scope.keys()
+        names -= frozenset().union(*map(_identified, _codes(scope)))
         scope.update({name: _CLASSES[name] for name in names})
 
 
@@ -138,6 +155,9 @@ def _leave(scope: Scope) -> None:
         _HELD[id(scope)] = scope, count - 1, before
         return
     _HELD.pop(id(scope), None)
+    if scope is vars(math) and before == _OF_MATH and _CHANGED.items() <= scope.items():
+        scope.update(before)
+        return
     for name, value in before.items():
         if scope.get(name) is _FUNCTIONS[value]:  # type: ignore[index]
             scope[name] = value
@@ -146,34 +166,35 @@ def _leave(scope: Scope) -> None:
             del scope[name]
 
 
-def _is_of_math(value: object) -> bool:
-    return type(value) is types.BuiltinFunctionType and value in _FUNCTIONS
-
-
 # ------------------------------------------------------------------------------ names that are `is`
-def _is_identified(scope: Scope, name: str) -> bool:
-    """Whether code of a module compares the class of this name by `is`."""
-    return any(name in _identified(code) for code in _codes(scope))
+_HOLD_NONE: Final = {
+    *(types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.NoneType),
+    *(str, int, float, bool, tuple, dict, list, set, frozenset),
+}
+"""Classes of most variables: what they hold is no function of the module, or is one itself."""
 
 
-def _codes(scope: Scope) -> Iterator[types.CodeType]:
+def _codes(scope: Scope) -> list[types.CodeType]:
     """The code of the functions of a module, and of the methods of its classes."""
-    waiting: list[object] = list(scope.values())
+    found: list[types.CodeType] = []
+    waiting: list[Iterable[object]] = [list(scope.values())]
     seen = set[int]()
     while waiting:
-        each = waiting.pop()
-        kind = type(each)
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        if kind is types.FunctionType and each.__globals__ is scope:  # type: ignore[attr-defined]
-            yield each.__code__  # type: ignore[attr-defined]
-        elif kind in (classmethod, staticmethod):
-            waiting.append(each.__func__)  # type: ignore[attr-defined]
-        elif kind is property:
-            waiting += [each.fget, each.fset]  # type: ignore[attr-defined]
-        elif isinstance(each, type) and each.__module__ == scope.get("__name__"):
-            waiting += vars(each).values()
+        values = waiting.pop()
+        functions = [x for x in values if type(x) is types.FunctionType]
+        found += [x.__code__ for x in functions if x.__globals__ is scope]
+        for each in [x for x in values if type(x) not in _HOLD_NONE]:
+            kind = type(each)
+            if id(each) in seen:
+                continue
+            seen.add(id(each))
+            if kind in (classmethod, staticmethod):
+                waiting.append([each.__func__])  # type: ignore[attr-defined]
+            elif kind is property:
+                waiting.append([each.fget, each.fset])  # type: ignore[attr-defined]
+            elif issubclass(kind, type) and each.__module__ == scope.get("__name__"):
+                waiting.append(list(vars(each).values()))
+    return found
 
 
 @functools.lru_cache(maxsize=4096)
