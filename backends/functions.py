@@ -11,6 +11,7 @@ Rules: BOX-1, LOW-5 to LOW-8.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -93,7 +94,9 @@ class ArrayFunctionBackend:
         self, static: frozenset[Role], donated: frozenset[Role]
     ) -> ArrayFunctionBackend:
         """Returns this backend with these roles marked in the example inputs."""
-        return ArrayFunctionBackend(self._function, self._option, static, donated)
+        marked = copy.copy(self)
+        marked.static, marked.donated = static, donated
+        return marked
 
     def compile(self, graph: Graph) -> Run | WindowFunction:
         function = self._function(graph, *([self._examples(graph)] if self._takes_inputs else []))

@@ -13,6 +13,7 @@ cached. Rule: GRD-1. Spec: `specs/s10_runtime.md`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 import attrs
 
@@ -23,6 +24,7 @@ from aotlite.eager.base.tape.view_chain import overlaps_itself
 from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
+from aotlite.ir.forks import cached_property
 from aotlite.ir.meta import TensorMeta
 
 
@@ -53,6 +55,10 @@ class TensorFacts:
     history (TEN-7)."""
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         words = {
             self.kind.__name__: self.kind is not Tensor,
             str(self.meta): True,
@@ -71,6 +77,9 @@ class TensorFacts:
 
 _INTERNED: dict[tuple[object, ...], TensorFacts] = {}
 """Field values -> the interned facts. A tuple is faster to make, hash and compare than a record."""
+
+
+_WITHOUT_META = attrgetter(*[x.name for x in attrs.fields(TensorFacts) if x.name != "meta"])
 
 
 class Mark:
@@ -166,5 +175,4 @@ def facts_without_sizes(tensor: Tensor) -> tuple[object, ...]:
     own = (meta.dtype, meta.device, meta.ndim)
     if isinstance(found, TensorMeta):
         return own
-    fields = attrs.fields(TensorFacts)
-    return (*own, *[getattr(found, each.name) for each in fields if each.name != "meta"])
+    return *own, *_WITHOUT_META(found)

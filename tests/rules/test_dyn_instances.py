@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import math
 import sys
+import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,6 +20,7 @@ import aotlite as al
 from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.symbolic import numbers
+from aotlite.ir.symbols.proving import proving
 from aotlite.subclasses import TwoTensor
 from benchmarks.sizes import Transformer
 
@@ -323,3 +326,34 @@ def _outcome(function: Any, *arguments: al.Tensor) -> Any:
     except al.AotliteError as error:
         return str(error)
     return found.shape, found.dtype, found.requires_grad, found.tolist()
+
+
+@pytest.mark.rules("DYN-8")
+def test_why_a_region_does_not_serve_is_said_with_its_symbols() -> None:
+    """Also while another thread makes an instance, whose text has names for sizes."""
+
+    def halves(x: al.Tensor) -> al.Tensor:
+        return x.reshape(2, -1).sum(0) if x.shape[0] % 2 == 0 else x
+
+    compiled = al.compile(halves, dynamic=True, backend="reference")
+    compiled(al.ones(4))
+    region: Any = compiled.entries[0].guarded
+    names: list[object] = []
+    started = threading.Event()
+
+    def spelled(size: object) -> str:
+        names.append(size)
+        return "n"
+
+    def why() -> str:
+        started.set()
+        return str(region.why_not([al.ones(5)]))
+
+    with ThreadPoolExecutor(1) as pool:
+        with region.sizes.lock, proving(region.sizes.table, spelled):
+            asked = pool.submit(why)
+            started.wait()
+            with pytest.raises(TimeoutError):
+                asked.result(0.1)
+        assert "s0 % 2 == 0" in asked.result()
+    assert not names

@@ -19,7 +19,6 @@ import aotlite as al
 from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.ir.graph import Graph
 from aotlite.ir.symbols.assumption import with_hints
-from aotlite.ir.symbols.proving import proving
 from aotlite.ir.symbols.table import SymbolTable
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
@@ -605,37 +604,6 @@ def test_a_region_keeps_no_tensor_of_the_caller_alive() -> None:
     del x, w
     gc.collect()
     assert [ref() for ref in seen] == [None] * 4
-
-
-@pytest.mark.rules("DYN-8")
-def test_why_a_region_does_not_serve_is_said_with_its_symbols() -> None:
-    """Also while another thread makes an instance, whose text has names for sizes."""
-
-    def halves(x: al.Tensor) -> al.Tensor:
-        return x.reshape(2, -1).sum(0) if x.shape[0] % 2 == 0 else x
-
-    compiled = al.compile(halves, dynamic=True, backend="reference")
-    compiled(al.ones(4))
-    region: Any = compiled.entries[0].guarded
-    names: list[object] = []
-    started = threading.Event()
-
-    def spelled(size: object) -> str:
-        names.append(size)
-        return "n"
-
-    def why() -> str:
-        started.set()
-        return str(region.why_not([al.ones(5)]))
-
-    with ThreadPoolExecutor(1) as pool:
-        with region.sizes.lock, proving(region.sizes.table, spelled):
-            asked = pool.submit(why)
-            started.wait()
-            with pytest.raises(TimeoutError):
-                asked.result(0.1)
-        assert "s0 % 2 == 0" in asked.result()
-    assert not names
 
 
 # ------------------------------------------------------------------------------------ bad input

@@ -111,8 +111,8 @@ def _of_argument(
             elif source in named:
                 asked = named[source]
             else:
-                is_other = any(is_symbolic((x[dim],)) or x[dim] != size for x in before)
-                is_other |= options.dynamic is None and was_symbolic(part, dim)
+                is_other = bool(before) and any(_is_other(x[dim], size) for x in before)
+                is_other = is_other or options.dynamic is None and was_symbolic(part, dim)
                 asked = SizeRequest() if options.dynamic or is_other else None
                 if whole is not None:
                     asked = _of_part(asked, source, size, whole, found, earlier)
@@ -120,6 +120,10 @@ def _of_argument(
                 _check_fits(asked, source, size)
                 found[source] = asked
     return found
+
+
+def _is_other(before: int, size: int) -> bool:
+    return is_symbolic((before,)) or before != size
 
 
 _STEP = 16
@@ -141,6 +145,8 @@ def _with_gaps(
 ) -> dict[Source, SizeRequest]:
     """The requests of an argument, with the strides that change with a size and are no product of
     sizes. Note [strides with gaps]."""
+    if not requests:
+        return requests
     for role, part, _ in parts_by_role(Primal(index), tensor):
         metas = [x.meta for meta in reversed(earlier) for x in meta.inputs if x.role == role]
         before = [

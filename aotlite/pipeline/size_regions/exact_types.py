@@ -40,19 +40,26 @@ from aotlite.stages.s1_capture.environment.access_search import (
     names_used,
 )
 
-_ASKING: Final = """
+
+def _split(names: str) -> list[tuple[str, str]]:
+    """The module and the own name of each function."""
+    of_module = [name.rpartition(".") for name in names.split()]
+    return [(module, name) for module, _, name in of_module]
+
+
+_ASKING: Final = _split("""
     builtins.type builtins.id operator.is_ operator.is_not sys.getsizeof sys.getrefcount
     pickle.dumps pickle.dump pickle.Pickler random.seed random.Random numpy.void
     weakref.ref weakref.proxy weakref.finalize
     builtins.eval builtins.exec builtins.__import__ importlib.import_module
-"""
+""")
 """Functions that look at the object, or may call what cannot be found."""
-_REFUSING: Final = """
+_REFUSING: Final = _split("""
     json.dumps json.dump json.JSONEncoder marshal.dumps marshal.dump sqlite3.connect
     decimal.Decimal datetime.timedelta datetime.date datetime.datetime statistics.mean
     math.ldexp collections.deque numpy.datetime64 numpy.timedelta64
     numpy.random.permutation numpy.random.default_rng
-"""
+""")
 """Functions that raise for a symbol. Code that catches the error asks so."""
 _OWN: Final = {*dir(SymInt), *dir(SymFloat), *dir(SizeFloat)} - {*dir(int), *dir(float)}
 """The attributes of symbols that ints and floats do not have."""
@@ -309,12 +316,13 @@ class _Search:
         if kind.__module__ in ("builtins", "functools"):
             members = [getattr(thing, name, NOTHING) for name in _WRAPPED]
             self._waiting.extend((x, of_class) for x in members if x is not NOTHING)
-        slots = [x for cls in kind.__mro__ for x in vars(cls).values()]
-        held = [_slot(x, thing) for x in slots if isinstance(x, types.MemberDescriptorType)]
-        held += attributes_of(thing).values()
         if issubclass(kind, Tensor):
-            held = []
-        elif not any(map(is_users, kind.__mro__)) and not issubclass(kind, TrackedObject):
+            self._push([kind] if is_users(kind) else [])
+            return
+        slots = [x for cls in kind.__mro__ for x in vars(cls).values()]
+        held = [_slot(x, thing) for x in slots if type(x) is types.MemberDescriptorType]
+        held += attributes_of(thing).values()
+        if not any(map(is_users, kind.__mro__)) and not issubclass(kind, TrackedObject):
             held = [x for x in held if type(x) in _CALLED]
         self._push([kind, *held] if is_users(kind) else held)
 
@@ -380,11 +388,10 @@ _WRAPPED: Final = ("__wrapped__", "__func__", "fget", "func", "args", "keywords"
 _OF_EVERY_CLASS: Final = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__"}
 
 
-def _listed(names: str) -> set[int]:
-    """The ids of functions by these names, of modules that are imported."""
-    of_module = [name.rpartition(".") for name in names.split()]
-    found = [getattr(_loaded(module), name, None) for module, _, name in of_module]
-    return {id(each) for each in found if each is not None}
+def _listed(names: Sequence[tuple[str, str]]) -> set[int]:
+    """The ids of functions by the names of modules, which may be imported, and their own."""
+    found = [getattr(_loaded(module), name, None) for module, name in names]
+    return {*map(id, found)} - {id(None)}
 
 
 def _loaded(name: str) -> types.ModuleType | None:

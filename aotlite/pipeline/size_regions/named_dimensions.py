@@ -107,6 +107,8 @@ class _Asked:
     ) -> None:
         self.shapes = shapes
         self.parameters = _parameters(function)
+        kind = inspect.Parameter
+        self.positional = self._of_kind(kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD)
         self.call = call
         self.met: set[_Path] = set()
         """The paths in `shapes` that lead to an argument."""
@@ -144,15 +146,11 @@ class _Asked:
                 yield extra[0]
             yield key
             return
-        named = self._of_kind(
-            inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-        )
-        rest = self._of_kind(inspect.Parameter.VAR_POSITIONAL)
         assert isinstance(key, int)
-        if key < len(named):
-            yield named[key]
-        elif rest:
-            yield from (rest[0], key - len(named))
+        if key < len(self.positional):
+            yield self.positional[key]
+        elif rest := self._of_kind(inspect.Parameter.VAR_POSITIONAL):
+            yield from (rest[0], key - len(self.positional))
         else:
             yield key
 

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import attrs
 
 from aotlite.ir.errors import ArgumentError
-from aotlite.ir.forks import lock
+from aotlite.ir.forks import cached_property, lock
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph.role import Part, Primal, Size
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_strides
 from aotlite.ir.symbols.assumption import Texts, printing
+from aotlite.ir.symbols.cases.parts import names_in
 from aotlite.ir.symbols.floats.python_functions import python_functions
 from aotlite.ir.symbols.floats.size_expressions import Computing
 from aotlite.ir.symbols.polynomial import Range
@@ -205,6 +206,11 @@ class SymbolicSizes:
         self.floats.facts.sizes_of = self.values
         self.floats.facts.names = self.sources.keys
 
+    @cached_property
+    def _asked_of(self) -> frozenset[int]:
+        """The arguments that requests are about."""
+        return frozenset([source.argument for source in self.requests])
+
     def values(self, leaves: Sequence[object]) -> dict[str, int]:
         """The values of the symbols in the flat arguments of a call, by name."""
         return {name: each.value(leaves) for name, each in self.sources.items()}
@@ -228,6 +234,8 @@ class SymbolicSizes:
         if self.fixed is not None:
             fixed = self.fixed.get(role)
             return fixed if isinstance(fixed, TensorMeta) else meta
+        if place_of_role(role)[0] not in self._asked_of:
+            return meta
         sources = sources_of(role, meta)
         shape = [self._size(each, size) for each, size in zip(sources, meta.shape, strict=True)]
         if not is_symbolic(shape):
@@ -289,7 +297,7 @@ class SymbolicSizes:
         if asked.name is not None and asked.name in self._known:
             return self._another(self._known[asked.name], source, hint)
         made = self.table.size(hint, str(source), lower=least, upper=most)
-        name = self.table.expression(made)
+        (name,) = names_in(made)
         self.table.symbols[name].role = source.role
         self.sources[name], self.rooms[name], self.asked[name] = source, (least, most), asked
         self._known[source] = made
@@ -299,7 +307,7 @@ class SymbolicSizes:
 
     def _another(self, found: SymInt, source: Source, hint: int) -> int:
         """The symbol of a named dimension that another argument has, too."""
-        name = self.table.expression(found)
+        (name,) = names_in(found)
         if found.hint != hint:
             raise ArgumentError(
                 f"compile: dimension {self.asked[name].name!r} is {found.hint} as "

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import FunctionType
-from typing import Any
+from types import CodeType, FunctionType
+from typing import Any, Final
 
 import attrs
 
 from aotlite.backends.python_source import Making
 from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.arrays.device import Device
+from aotlite.ir.dtypes import DType
 from aotlite.ir.graph.symbolic.size_code import SizeCode
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.proving import Unproved
@@ -88,9 +90,12 @@ def _held_size(value: object) -> bool:
     waiting, seen = [value], set()
     while waiting:
         each = waiting.pop()
-        if type(each) is SymInt or getattr(each, "table", None) is not None:
+        kind: Any = type(each)
+        if kind in _PLAIN:
+            continue
+        if kind is SymInt or getattr(each, "table", None) is not None:
             return True
-        if id(each) in seen:
+        if kind is TensorMeta or id(each) in seen:
             continue
         seen.add(id(each))
         if isinstance(each, (tuple, list, set, frozenset)):
@@ -101,8 +106,10 @@ def _held_size(value: object) -> bool:
             waiting += [*each.args, *each.keywords.values()]
         elif isinstance(each, FunctionType):
             waiting += [cell.cell_contents for cell in each.__closure__ or ()]
-        elif attrs.has(type(each)):
-            kind: Any = type(each)
-            names = [field.name for field in attrs.fields(kind)]
-            waiting += [getattr(each, name, None) for name in names]
+        elif attrs.has(kind):
+            waiting += [getattr(each, field.name, None) for field in kind.__attrs_attrs__]
     return False
+
+
+_PLAIN: Final = {int, float, bool, str, type, type(None), DType, Device, CodeType}
+"""Classes without symbols."""

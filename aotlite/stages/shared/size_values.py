@@ -14,6 +14,8 @@ from typing import Any
 import attrs
 
 from aotlite.eager.base.tape.view_chain import PartStep, ViewChain, ViewStep
+from aotlite.ir.arrays.device import Device
+from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import ROLES
@@ -29,6 +31,8 @@ from aotlite.stages.records.backward.gradient_reads import GradientReads, merged
 _STEP = ("args", "operand", "result")
 _ROOMS = ("aotlite.stages.records.", "aotlite.eager.base.")
 """Records of these packages are looked into."""
+_PLAIN = frozenset((int, float, bool, type(None), type, DType, Device, *ROLES))
+"""Classes of what has no sizes."""
 
 
 class AtSizes:
@@ -49,6 +53,8 @@ class AtSizes:
     def put(self, value: Any) -> Any:
         """The value with numbers in place of its symbols; itself where it has none."""
         kind = type(value)
+        if kind in _PLAIN:
+            return value
         if kind is SymInt:
             return self._number(value)
         if kind is SizeFloat:
@@ -57,7 +63,7 @@ class AtSizes:
             return self._nodes.get(value, value)
         if kind is str:
             return at_places(value, self.values)
-        if kind is int or isinstance(value, ROLES):
+        if isinstance(value, ROLES):
             return value
         known = self._made.get(id(value))
         if known is None:
@@ -148,7 +154,7 @@ class AtSizes:
 
     def _record(self, value: Any, kind: type) -> Any:
         changes = {}
-        for field in attrs.fields(kind):
+        for field in kind.__attrs_attrs__:  # type: ignore[attr-defined]
             if field.init:
                 before = getattr(value, field.name)
                 after = self.put(before)

@@ -21,7 +21,7 @@ import attrs
 
 from aotlite.eager.base.tape.view_chain import overlaps_itself
 from aotlite.ir.errors import AotliteError
-from aotlite.ir.geometry.sizes import is_symbolic
+from aotlite.ir.geometry.sizes import always_equal, is_symbolic
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.graph.effect_chains import is_effect, numbered
 from aotlite.ir.graph.storage_roots import storage_root
@@ -29,6 +29,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, ViewOp
 from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
+from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.shared.memory.windows import LOOK_BACK, SCATTERED, MemoryWindow, relation
 
 _COPIES = {op.copies: op for op in list(OPS.values()) if isinstance(op, ViewOp) and op.copies}
@@ -308,9 +309,9 @@ def are_known(values: Iterable[Node], known: set[Node], graph: Graph) -> bool:
 def _is_turned(node: Node) -> bool:
     """Whether a value is a view of all elements of its operand."""
     op = node.target
-    if not isinstance(op, ViewOp) or op is AS_STRIDED or op.recasts or not _has_numbers(node):
+    if not isinstance(op, ViewOp) or op is AS_STRIDED or op.recasts:
         return False
-    return node.meta.numel == node.args[0].meta.numel  # type: ignore[union-attr]
+    return always_equal(node.meta.numel, node.args[0].meta.numel)  # type: ignore[union-attr]
 
 
 # ------------------------------------------------------------------------------------ other calls
@@ -328,7 +329,8 @@ class _Numbered:
 def _literal(value: object) -> Any:
     if type(value) is tuple:
         return tuple([_literal(item) for item in value])
-    return value if type(value) is _Numbered else (type(value), repr(value))
+    kind = type(value)
+    return value if kind is _Numbered or kind is SymInt else (kind, repr(value))
 
 
 def _in_memory(value: Node) -> tuple[Node, int]:

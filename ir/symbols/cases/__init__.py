@@ -20,11 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar, cast
 
-import attrs
-
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.symbols.assumption import NO_VALUE, Answer, Assumption, concrete
-from aotlite.ir.symbols.calls import settled, text_of
+from aotlite.ir.symbols.calls import text_of
+from aotlite.ir.symbols.cases.facts import assumed_in
 from aotlite.ir.symbols.cases.merge import Few, merged
 from aotlite.ir.symbols.cases.parts import (
     Fact,
@@ -123,7 +122,7 @@ class _Run(Generic[T]):
         self.table = table
         self.function = function
         self.given = operands
-        assumed = _assumed(table)
+        assumed = assumed_in(table)
         known = named(assumed.known)
         self.operands: tuple[object, ...] = concrete(operands, known) if known else operands
         """With one symbol for all that are known to be equal, so that few facts are left."""
@@ -230,7 +229,7 @@ class _Run(Generic[T]):
         symbols: Sequence[str],
         kept: Sequence[Fact],
         result: T,
-        tried: Tried | None,
+        tried: Tried | None = None,
     ) -> T:
         """The result in the call's own symbols, for those of these names; logs what is kept.
         `tried`: for which sizes it was found to hold, if that is known."""
@@ -256,69 +255,6 @@ class _Run(Generic[T]):
     def fulfilled(self, fact: Fact) -> bool:
         """Whether the hints of the call fulfil it."""
         return Assumption(fact, None, None).holds(self.table.hints)
-
-
-@attrs.frozen(eq=False)
-class _Assumed:
-    """What is known of the symbols of a table, and assumed, at some point of its trace."""
-
-    at: tuple[int, ...]
-    """How long the log was, how many symbols there were, and how many of them were known."""
-    known: dict[str, int | SymInt]
-    """What each symbol is known to be, if some are another one, or a number."""
-    moved: list[tuple[Fact, Fact | bool]]
-    """The facts of the log, and as facts on the symbols that are left."""
-    facts: list[tuple[Fact, set[str]]]
-    """Those that say something, with the symbols in them."""
-
-
-def _assumed(table: SymbolTable) -> _Assumed:
-    """What symbols are known to be, and what else is assumed: of what was found for a shorter log
-    the part that is still so is taken."""
-    at = len(table.log), len(table.symbols), table.facts.value_count
-    found: _Assumed | None = table.cache.get(_Assumed)
-    if found is None or found.at != at:
-        known = found.known if found and found.at[1:] == at[1:] else _known(table)
-        moved = _moved(table, known, found)
-        said = [each for _, each in moved if not isinstance(each, bool) and not _is_empty(each)]
-        facts = [(fact, names_in(fact)) for fact in said]
-        found = table.cache[_Assumed] = _Assumed(at, known, moved, facts)
-    return found
-
-
-def _known(table: SymbolTable) -> dict[str, int | SymInt]:
-    """What each symbol is known to be, if some are another one, or a number."""
-    found: dict[str, int | SymInt] = {}
-    if table.facts.value_count:
-        for name in table.symbols:
-            size = table.named(name)
-            is_free = table.facts.settled(size.terms) is size.terms
-            found[name] = size if is_free else settled(table, size)
-    return found
-
-
-def _moved(
-    table: SymbolTable, known: dict[str, int | SymInt], before: _Assumed | None
-) -> list[tuple[Fact, Fact | bool]]:
-    """The facts of the log, and as facts on the symbols that are left."""
-    if not known:
-        return [(each.fact, each.fact) for each in table.log]
-    earlier = [] if before is None or not before.known else before.moved
-    old = {} if before is None else before.known
-    other = {name for name, size in known.items() if size is not old.get(name)}
-    found: list[tuple[Fact, Fact | bool]] = []
-    for index, assumption in enumerate(table.log):
-        fact = assumption.fact
-        if index < len(earlier) and earlier[index][0] is fact and not names_in(fact) & other:
-            found.append(earlier[index])
-        else:
-            found.append((fact, moved_fact(fact, named(known))))
-    return found
-
-
-def _is_empty(fact: Fact) -> bool:
-    """Whether it says that a size equals itself, as what says which symbols are equal does then."""
-    return isinstance(fact, SymBool) and fact.left is fact.right
 
 
 def _said(fact: Fact) -> object:

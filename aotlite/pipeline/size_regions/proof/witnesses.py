@@ -193,7 +193,7 @@ class _StandIns:
 
 def _bytes(count: int) -> np.ndarray:
     """An array of so many bytes, which are one."""
-    return np.broadcast_to(np.zeros(1, np.uint8), (count,))
+    return np.ndarray((count,), np.uint8, b"\0", 0, (0,))
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def write_guards(
     With `marks`, a call recognizes many arguments by marks that an earlier call gave them. Sizes
     and strides of the inputs `sized` are not checked, nor the values of ints: they are symbols.
     """
-    writer = _Guards(source, values, sized)
+    writer = _Guards(source, values, frozenset(map(name_of, sized)))
     writer.modes()
     writer.arguments(marks=marks)
     writer.outside()
@@ -132,8 +132,8 @@ class _Guards:
 
     source: FunctionSource
     values: GuardedValues
-    sized: Collection[InputRole] = ()
-    """Inputs with symbols for sizes."""
+    sized: Collection[str] = ()
+    """The variables of inputs with symbols for sizes."""
     checks: list[GuardCheck] = attrs.field(factory=list)
     _variables: dict[object, str] = attrs.field(factory=dict)
     _places: dict[str, str] = attrs.field(factory=dict)
@@ -192,7 +192,7 @@ class _Guards:
         """Whether argument i is a number whose value is a symbol or an input."""
         guards = self.values.guards
         is_input = any(isinstance(g, FloatArgumentGuard) and g.index == i for g in guards)
-        return is_input or Primal(i) in self.sized or Primal(i) in self.values.sized
+        return is_input or f"a{i}" in self.sized or Primal(i) in self.values.sized
 
     def _hidden(self) -> None:
         """Checks the hidden inputs: tensors that the function reached outside (CAP-3)."""
@@ -243,7 +243,7 @@ class _Guards:
 
     def _words(self, name: str, tensor: Tensor) -> str:
         """The facts of a tensor in words; those of an input with symbols are others elsewhere."""
-        is_sized = any(name_of(role) == name for role in self.values.sized)
+        is_sized = isinstance(self.source, SizedSource) and name in self.source.roles
         return f"as {facts_of(tensor)}, but for sizes" if is_sized else str(facts_of(tensor))
 
     def _meta(self, name: str, tensor: Tensor) -> None:
@@ -286,7 +286,7 @@ class _Guards:
         return facts_without_sizes(tensor) if is_sized else facts_of(tensor)
 
     def _facts(self, name: str, tensor: Tensor, subject: str) -> None:
-        if any(name == name_of(role) for role in self.sized):
+        if name in self.sized:
             self.source.use(facts_without_sizes)
             unsized = facts_without_sizes(tensor)
             expected = self.source.constant(unsized, "F", "facts without sizes")
@@ -443,7 +443,7 @@ class _Guards:
             test = f"({name_of(role)}._base is not None) is {is_view}"
             self.check(test, f"whether {role} is a view", None, str(is_view))
         for role, size in self.values.fixed_sizes.items():
-            if role in self.sized:
+            if name_of(role) in self.sized:
                 continue
             storage = f"{name_of(role)}.storage"
             test = f"{storage}.nbytes() == {size} and not {storage}.exported"
@@ -452,7 +452,7 @@ class _Guards:
             )
         for role, tensor in tensors.items():
             needed = self.values.needed.get(role)
-            if type(needed) is int and role not in self.sized:  # else instances have the number
+            if type(needed) is int and name_of(role) not in self.sized:  # else instances have it
                 have = f"{name_of(role)}.storage.buffer.nbytes"
                 what = f"at least {needed} bytes"
                 self.check(f"{have} >= {needed}", f"the storage of {role}", have, what)
