@@ -152,3 +152,29 @@ def test_a_float_argument_is_the_scale_of_a_draw() -> None:
         al.manual_seed(3)
         assert compiled(al.ones(4), scale).tolist() == expected
     assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("RNG-3", "DYN-2", "SIZ-9")
+@pytest.mark.parametrize("backend", ["reference", "loops"])
+def test_a_negative_bound_of_sizes_is_a_word(backend: str) -> None:
+
+    def drawn(x: al.Tensor) -> tuple[al.Tensor, al.Tensor]:
+        n = x.shape[0]
+        return al.randint(-n, n + 1, (8,)), al.randperm(n)
+
+    compiled = al.compile(drawn, dynamic=True, backend=backend)
+    for n in (3, 0, 1, 9):
+        results = []
+        for function in (drawn, compiled):
+            al.manual_seed(n)
+            results.append([each.tolist() for each in function(al.ones(n))])
+        assert results[0] == results[1]
+
+
+@pytest.mark.rules("RNG-3", "DYN-2")
+def test_a_permutation_of_any_size_asks_nothing() -> None:
+    """An int64 holds every size."""
+    compiled = al.compile(lambda x: al.randperm(x.shape[0]), dynamic=True, backend="reference")
+    compiled(al.ones(3))
+    [region] = compiled.regions()
+    assert region.guards == ()

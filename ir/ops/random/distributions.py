@@ -33,7 +33,7 @@ from aotlite.ir.ops.random.philox import (
     random_meta,
     unit_loops,
 )
-from aotlite.ir.ops.random.state import Place
+from aotlite.ir.ops.random.state import Place, wrapped
 from aotlite.ir.scalar.expression import Scalar
 
 _WIDE = {dtypes.float64: dtypes.float64, dtypes.complex128: dtypes.float64}
@@ -202,7 +202,7 @@ def _randint_loops(
 
     def number(word: Scalar, i: Position) -> Scalar:
         rest = word if count == 1 << 64 else k.make("irem", word, count)
-        return k.cast(rest + k.number(low % (1 << 64), dtypes.uint64), meta.dtype)
+        return k.cast(rest + wrapped(k, low), meta.dtype)
 
     return laid_out(k, meta, flat, number)
 
@@ -223,7 +223,8 @@ def _randperm_rule(n: int, dtype: DType | None, device: Device) -> TensorMeta:
     check_size("randperm", (n,))
     if dtype is dtypes.bool_ or dtype.is_complex:
         raise DTypeError(f"randperm: dtype is {dtype}, expected a real one of numbers")
-    if n > whole_range(dtype)[1]:
+    holds_sizes = dtype is dtypes.int64 and sizes.is_symbolic((n,))
+    if not holds_sizes and n > whole_range(dtype)[1]:
         raise ArgumentError(
             f"randperm: n is {n}, expected at most {whole_range(dtype)[1]}: {dtype} holds no more"
         )

@@ -100,6 +100,13 @@ def word_of(k: Loops, value: Any) -> Scalar:
     """A seed or an offset, given as a number or as a tensor of one element."""
     if hasattr(value, "meta"):
         return k.cast(value[(0,) * value.ndim], dtypes.uint64)
+    return wrapped(k, value)
+
+
+def wrapped(k: Loops, value: int) -> Scalar:
+    """An integer as a uint64, modulo 2**64. One made of sizes is an int64 first."""
+    if is_symbolic((value,)):
+        return k.cast(k.number(value, dtypes.int64), dtypes.uint64)
     return k.number(value % (1 << 64), dtypes.uint64)
 
 
