@@ -317,3 +317,20 @@ def test_symbols_that_were_no_use_are_not_tried_again(dynamic: bool | None) -> N
     for n in (3, 5, 6, 7):
         compiled(*halves(n, grad=False))
     assert "s0" in compiled.regions().rows[-1].arguments[0]
+
+
+@pytest.mark.rules("DYN-3")
+def test_bounds_are_conditions_that_a_table_shows() -> None:
+    def branched(x: al.Tensor) -> al.Tensor:
+        return x * 2 if x.shape[0] > 4 else x
+
+    x = al.ones(6, 4)
+    al.mark_dynamic(x, 0, min=5)
+    al.mark_dynamic(x, 1, max=9)
+    compiled = al.compile(branched, backend="reference")
+    compiled(x)
+    [region] = compiled.regions()
+    assert region.bounds == ("s0 is 5 or more", "s1 is 0 to 9")
+    assert region.guards == ()
+    shown = str(compiled.regions())
+    assert "s0 is 5 or more (mark or Dim)" in shown and "none on symbols" not in shown

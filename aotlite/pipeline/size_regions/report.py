@@ -60,6 +60,8 @@ class RegionRow:
     """The symbols that are named dimensions, with their names."""
     floats: tuple[FloatFact, ...] = ()
     """The conditions on float arguments (DYN-27)."""
+    bounds: tuple[str, ...] = ()
+    """The bounds that marks and named dimensions give."""
     proof: str = ""
     """How it was shown that the guards imply what the trace used; empty if it was not (DYN-11)."""
 
@@ -84,13 +86,15 @@ class RegionRow:
         facts = region.guards, tuple(region.instances), region.calls
         asked = region.sizes.asked.items()
         names = tuple([f"{name}: {each.name}" for name, each in asked if each.name is not None])
+        bounds = tuple([f"{name} is {each.bounds}" for name, each in asked if each.bounds])
         proof = "" if region.sizes.proof is None else str(region.sizes.proof)
         made = cls(entry.number, arguments, *facts, counts, needs, unknown, names)
-        return attrs.evolve(made, floats=entry.floats, proof=proof)
+        return attrs.evolve(made, floats=entry.floats, bounds=bounds, proof=proof)
 
     def cells(self, index: int) -> tuple[str, ...]:
         """The texts of a table: entry, arguments, conditions with their lines, calls, why."""
-        conditions = [f"{each.text}{_line(each.location, each.op)}" for each in self.guards]
+        conditions = [f"{each} (mark or Dim)" for each in self.bounds]
+        conditions += [f"{each.text}{_line(each.location, each.op)}" for each in self.guards]
         conditions += [f"{each.text}{_line(each.location)}" for each in self.floats]
         proof = f"\n{self.proof}" if self.proof else ""
         calls = "" if self.calls is None else str(self.calls)

@@ -171,6 +171,13 @@ class SizeRequest:
     same_as: SizeSource | None = None
     """The size of a wrapper that this one, of a part, is assumed to equal (SUB-18)."""
 
+    @property
+    def bounds(self) -> str:
+        """The bounds in words; empty if there are none."""
+        if self.most is not None:
+            return f"{self.least or 0} to {self.most}"
+        return f"{self.least} or more" if self.least else ""
+
 
 @attrs.define(eq=False, repr=False)
 class SymbolicSizes:
