@@ -22,6 +22,7 @@ from aotlite.nn import functional as F
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
 Function = Callable[[Any], Any]
 WEIGHT = al.ones(3, 2)
+HEADS = al.nn.MultiheadAttention(4, 2)
 
 
 def leaf(*shape: int) -> al.Tensor:
@@ -80,6 +81,8 @@ ENTRIES: dict[str, tuple[int, Function, tuple[int, ...]]] = {
     "var": (1, lambda x: x.var(0), (3,)),
     "std of rows": (1, lambda x: x.std(1, correction=0), (3,)),
     "layer_norm": (1, lambda x: F.layer_norm(x, (3,)), (3,)),
+    "group_norm": (1, lambda x: F.group_norm(x, 2), (4, 3)),
+    "attention of heads": (1, lambda x: HEADS(x, x, x)[0], (3, 4)),
     "a write of chosen ones": (1, lambda x: (x * 1).masked_fill_(x > 0, 2), (1,)),
     "a write of the rest": (1, rest_doubled, (3,)),
     # A row or column is contiguous, and is no copy.

@@ -15,6 +15,7 @@ from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.geometry.sizes import broadcast_shapes
 from aotlite.ir.ops.precision import widened
+from aotlite.ir.ops.views.forms import in_shape
 from aotlite.nn.functional.dropouts import dropout
 from aotlite.nn.functional.products import linear
 
@@ -87,7 +88,7 @@ def _shared(query: Tensor, given: Tensor) -> Tensor:
     times = query.size(-3) // max(given.size(-3), 1)
     *batch, heads, length, size = given.shape
     repeated = given.unsqueeze(-3).expand(*batch, heads, times, length, size)
-    return repeated.reshape(*batch, heads * times, length, size)
+    return in_shape(repeated, (*batch, heads * times, length, size))
 
 
 def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -173,7 +174,8 @@ def multi_head_attention_forward(
     heads = _extended(heads, bias_k, bias_v, add_zero_attn)
     p = dropout_p if training else 0.0
     result, attention = _attended(heads, mask, p, need_weights, causal)
-    result = linear(result.permute(2, 0, 1, 3).flatten(2), out_proj_weight, out_proj_bias)
+    rows = in_shape(result.permute(2, 0, 1, 3), inputs[0].shape[:2] + (embed_dim_to_check,))
+    result = linear(rows, out_proj_weight, out_proj_bias)
     if attention is not None and average_attn_weights:
         attention = attention.mean((1,))
     if batched:
@@ -226,10 +228,10 @@ def _merged_masks(
         full = (batch * num_heads, length, keys)
         _check_mask_shape("attn_mask", attn_mask, (full[1:], full))
         shape = (1, 1, length, keys) if attn_mask.ndim == 2 else (batch, num_heads, length, keys)
-        merged = _added(_NAME, "attn_mask", attn_mask.reshape(shape), query)
+        merged = _added(_NAME, "attn_mask", in_shape(attn_mask, shape), query)
     if key_padding_mask is not None:
         _check_mask_shape("key_padding_mask", key_padding_mask, ((batch, keys),))
-        padding = key_padding_mask.reshape(batch, 1, 1, keys)
+        padding = in_shape(key_padding_mask, (batch, 1, 1, keys))
         padding = _added(_NAME, "key_padding_mask", padding, query)
         merged = padding if merged is None else merged + padding
     return merged

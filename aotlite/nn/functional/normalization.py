@@ -7,7 +7,8 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import call
 from aotlite.ir.dtypes import float32, float64
 from aotlite.ir.errors import ArgumentError, ShapeError
-from aotlite.ir.geometry.sizes import is_symbolic
+from aotlite.ir.geometry.sizes import is_symbolic, numel
+from aotlite.ir.ops.views.forms import in_shape
 from aotlite.nn.functional.products import Ints
 
 
@@ -94,7 +95,7 @@ def group_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """layer_norm of the channels in groups: (n, c, *) with weight and bias (c,)."""
-    if input.ndim > 1 and num_groups > 0 and input.numel() == input.size(0) * num_groups != 0:
+    if input.ndim > 1 and 0 < num_groups == numel(input.shape[1:]) and input.size(0):
         raise ArgumentError(
             f"group_norm: the input has shape {input.shape}, expected more than 1 value in each of "
             f"{num_groups} groups"
@@ -137,7 +138,7 @@ def instance_norm(
         )
     batch, channels, *rest = input.shape
     check_running("instance_norm", input, running_mean, running_var)
-    rows = input.reshape(1, batch * channels, *rest)
+    rows = in_shape(input, (1, batch * channels, *rest))
     repeated = [None if values is None else values.repeat(batch) for values in (weight, bias)]
     result, mean, var = call("batch_norm_train", rows, *repeated, eps)
     count = rows.numel() // max(rows.size(1), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import (
@@ -19,6 +19,9 @@ from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.parameter_types import Number
+
+Given = TypeVar("Given", bound=Operand)
+
 
 # ---------------------------------------------------------------------------------- reshaping
 _INT = frozenset((int,))
@@ -55,9 +58,9 @@ def reshape(self: Operand, shape: tuple[int, ...]) -> Operand:
     return self._do("view", wanted)
 
 
-def in_shape(tensor: Operand, shape: Sequence[int]) -> Operand:
-    """`reshape` in a formula, where nobody sees whether the result shares memory: it is a view only
-    where the strides allow one for all sizes, so that nothing is assumed (DYN-4)."""
+def in_shape(tensor: Given, shape: Sequence[int]) -> Given:
+    """`reshape` for a result that is only read, so that nobody sees whether it shares memory: it is
+    a view only where the strides allow one for all sizes, so that nothing is assumed (DYN-4)."""
     meta, wanted = tensor.meta, tuple(shape)
     if not sizes.is_symbolic((*meta.shape, *meta.stride, *wanted)):
         return tensor.reshape(wanted)
