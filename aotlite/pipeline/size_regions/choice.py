@@ -70,7 +70,11 @@ def symbolic_sizes(
     seen = list(earlier) if options.dynamic is None else []
     requests: dict[Source, SizeRequest] = {}
     metas = [each.meta for each in seen]
+    any_may_be = options.dynamic or seen or noted or bool(MARKS)
+    may_be = {source.argument for source in named}
     for index, tensor in call.tensors():
+        if not any_may_be and index not in may_be and not is_wrapper(tensor):
+            continue
         if index >= options.num_params_buffers:
             asked = _of_argument(index, tensor, metas, named, options)
             requests |= _with_gaps(asked, index, tensor, [each.meta for each in earlier])
@@ -104,6 +108,7 @@ def _of_argument(
     found: dict[Source, SizeRequest] = {}
     for role, part, whole in parts_by_role(Primal(index), tensor):
         marks, before = marks_of(part), _sizes_before(role, part.ndim, earlier)
+        is_noted = options.dynamic is None and hasattr(part, "_dynamic_dims")
         for source, size in zip(sources_of(role, part.meta), part.shape, strict=True):
             dim = source.dim
             if dim in marks:
@@ -112,7 +117,7 @@ def _of_argument(
                 asked = named[source]
             else:
                 is_other = bool(before) and any(_is_other(x[dim], size) for x in before)
-                is_other = is_other or options.dynamic is None and was_symbolic(part, dim)
+                is_other = is_other or is_noted and was_symbolic(part, dim)
                 asked = SizeRequest() if options.dynamic or is_other else None
                 if whole is not None:
                     asked = _of_part(asked, source, size, whole, found, earlier)
