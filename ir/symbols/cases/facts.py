@@ -33,13 +33,13 @@ def assumed_in(table: SymbolTable) -> Assumed:
     """What symbols are known to be, and what else is assumed: of what was found for a shorter log
     the part that is still so is taken."""
     at = len(table.log), len(table.symbols), table.facts.value_count
-    found: Assumed | None = table.cache.get(Assumed)
+    found: Assumed | None = table.cache.get((Assumed,))
     if found is None or found.at != at:
         known = found.known if found and found.at[1:] == at[1:] else _known(table)
         moved = _moved(table, known, found)
         said = [each for _, each in moved if not isinstance(each, bool) and not _is_empty(each)]
         facts = [(fact, names_in(fact)) for fact in said]
-        found = table.cache[Assumed] = Assumed(at, known, moved, facts)
+        found = table.cache[Assumed,] = Assumed(at, known, moved, facts)
     return found
 
 
