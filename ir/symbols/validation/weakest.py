@@ -135,8 +135,8 @@ def weakest(
     search.sweep()
     if search.asks:
         search.solve(most)
-        if beyond is not None:
-            search.look_beyond(beyond)
+        if beyond is not None and search.look_beyond(beyond):
+            search.sweep()  # others may be violated alone now
     return search.needs
 
 
@@ -188,6 +188,8 @@ class _Search:
                     continue
             if need.witness is None and self._is_settled(need, own):
                 need.is_needless = True
+            elif not quick and need.witness is None and self._is_by_others(need, own):
+                need.is_needless = True
             elif isinstance(need.guard.fact, Answer) and need.witness is None:
                 need.is_needless = _gives(need.guard.fact, self._others(need))
             elif claim is not None and need.witness is None:
@@ -199,6 +201,25 @@ class _Search:
         others = [each for each in self.needs if each is not need and not each.is_needless]
         found = dict(filter(None, [_size_said(each.guard) for each in others]))
         return names <= found.keys() and need.guard.holds(found)
+
+    def _is_by_others(self, need: GuardNeed, names: set[str]) -> bool:
+        """Whether others on its one symbol leave few sizes that may violate a guard, and these do
+        not: guards on floats, which no solver knows, are computed."""
+        others = [g for g in self._others(need).guards if names_in(g.fact) == names]
+        if len(names) != 1 or not others:
+            return False
+        (name,), fact = names, need.guard.fact
+        facts = [each.fact for each in others]
+        if isinstance(fact, SymBool):
+            facts.append(fact.negated())
+        rooms = {name: self.table.symbols[name].room}
+        part = SizePart(Premises(self.table, others), facts, rooms, asked=no_matter)
+        low, high = part.table.range(part.names[name])
+        if low is None or high is None or high - low > _FEW:
+            return False
+        sizes = [{name: size} for size in range(low, high + 1)]
+        admitted = [at for at in sizes if all(other.holds(at) for other in others)]
+        return all(map(need.guard.holds, admitted))
 
     def _is_implied(self, claim: Claim, guard: Assumption, others: Premises) -> bool:
         if Expansion(others).proves(claim):
@@ -273,8 +294,10 @@ class _Search:
                     break
                 self._try(need, found)
 
-    def look_beyond(self, beyond: Beyond) -> None:
-        """Asks for sizes that violate a guard alone, of which no small ones do."""
+    def look_beyond(self, beyond: Beyond) -> bool:
+        """Asks for sizes that violate a guard alone, of which no small ones do. Returns whether a
+        guard was found to be needless."""
+        before = sum(need.is_needless for need in self.needs)
         kept = Premises(self.table, [n.guard for n in self.needs if not n.is_needless])
         for need in self.needs:
             if need.far is None:
@@ -289,6 +312,7 @@ class _Search:
                     need.witness, need.far = values, None
                     break
                 need.tried.append(values)
+        return sum(need.is_needless for need in self.needs) > before
 
     def _exceeds(self, need: GuardNeed, room: Sequence[Assumption]) -> bool:
         """Whether no tensor has sizes that violate a guard alone."""
@@ -336,8 +360,8 @@ def _sides(guard: Assumption, values: Values) -> object:
 def _gives(fact: Answer, others: Premises) -> bool:
     """Whether a function gives what was answered, for all sizes that other guards admit."""
     facts = [each.fact for each in others.guards]
-    rooms: dict[str, Room] = {}
-    part = SizePart(others, facts, asked=no_matter)
+    rooms: dict[str, Room] = {name: symbol.room for name, symbol in others.symbols.items()}
+    part = SizePart(others, facts, rooms, asked=no_matter)
     while settled := part.settled():
         rooms |= settled
         part = SizePart(others, facts, rooms, asked=no_matter)

@@ -10,6 +10,7 @@ from aotlite.ir.graph.symbolic_check import differs_from, is_wrong_at, misfit
 from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_meta
+from aotlite.ir.symbols.floats.size_expressions import Computing
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.ir.symbols.validation import judge, solver
 from aotlite.ir.symbols.validation.weakest import weakest
@@ -128,6 +129,18 @@ def test_an_answer_of_a_function_that_others_imply_is_dropped():
     assert len(table.log) == 3
     needs = weakest(table, table.log, lambda values: True, solver=False)
     assert [need.is_needless for need in needs] == [False, False, True]
+
+
+@pytest.mark.rules("DYN-24", "DYN-38")
+def test_of_guards_on_floats_those_that_others_imply_are_dropped():
+    table = SymbolTable()
+    table.computes = Computing(table)
+    size = table.symbol(1, lower=0)
+    assert bool(size < 2) and not bool(size / 3 > 1) and bool(size * 0.5 != size)
+    needs = weakest(table, table.log, lambda values: True, solver=False)
+    kept = [need.guard.text for need in needs if not need.is_needless]
+    assert kept == ["s0 < 2", "s0 != 0"]
+    assert all(need.witness is not None for need in needs if not need.is_needless)
 
 
 def sizes_of_overlap(shape, stride):
