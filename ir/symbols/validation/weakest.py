@@ -29,9 +29,9 @@ __all__ = ["Beyond", "GuardNeed", "implied", "weakest"]
 
 Differs = Callable[[Values], bool]
 
-_MOST_TRIES = 24
+_MOST_TRIES = 48
 """How many sizes that violate one guard alone are tried."""
-_SMALLEST = 6
+_SMALLEST = 24
 """How many of these are the first that are found: the others are as unlike as there are."""
 _KEPT = 400
 """Of so many more that are found some are chosen."""
