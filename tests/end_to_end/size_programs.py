@@ -14,7 +14,6 @@ import argparse
 import itertools
 import json
 import multiprocessing
-import re
 import sys
 import traceback
 from collections import Counter
@@ -27,6 +26,8 @@ from typing import Any
 import attrs
 
 import aotlite as al
+from aotlite.ir.op import OPS
+from aotlite.ir.provenance.location import place_of
 from tests.end_to_end.drawn_size_programs import TRIED, SizeProgram, draw
 from tests.end_to_end.size_calls import PLAINLY, Caller, Way, is_same, written
 from tests.end_to_end.size_program_lines import ALL, FLOATS, PLAIN
@@ -134,36 +135,29 @@ def _known_difference(
         return ""
     if _is_error(found[0]):
         return "earlier"
-    if _is_dead(program, make(program, sizes)):
-        return "dead"
-    op = expected[0][1].partition(":")[0]
     alone = al.compile(program.function(), dynamic=True, backend="reference")
     try:
-        alone(*make(program, sizes))
+        forward = al.inspect.stages_of(alone, *make(program, sizes))["partition"].forward
     except al.AotliteError:
         return ""
-    [entry] = alone.entries
-    nodes = entry.partition.forward.nodes
-    is_dead = not any(n.op == "call" and n.target.name.startswith(op) for n in nodes)
-    return "dead" if is_dead else ""
+    op = expected[0][1].partition(":")[0]
+    op = op if any(name.startswith(op) for name in OPS) else ""
+    lines = [
+        place_of(node.location).line
+        for node in forward.nodes
+        if node.op == "call" and node.location is not None and node.target.name.startswith(op)
+    ]
+    return "" if _raising_line(program, make(program, sizes)) in lines else "dead"
 
 
-def _is_dead(program: SizeProgram, arguments: list[al.Tensor]) -> bool:
-    """Whether the line that raises in eager gives a name of which no result depends."""
+def _raising_line(program: SizeProgram, arguments: list[al.Tensor]) -> int | None:
+    """The line of the program that raises in eager."""
     try:
         program.function()(*arguments)
     except al.AotliteError as error:
         frames = traceback.extract_tb(error.__traceback__)
-        raising = next(each.lineno for each in frames if each.name == "program")
-    lines = program.text.splitlines()
-    live: set[str] = set()
-    for number in range(len(lines), 0, -1):
-        name, is_assigned, _ = lines[number - 1].strip().partition(" = ")
-        if not (is_assigned and name.isidentifier()) or name in live:
-            live |= set(re.findall(r"\w+", lines[number - 1]))
-        elif number == raising:
-            return True
-    return False
+        return next(each.lineno for each in frames if each.name == "program")
+    return None
 
 
 def needs_of_guards(compiled: Any) -> tuple[Counter[str], list[str]]:
