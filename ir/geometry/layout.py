@@ -28,7 +28,7 @@ from aotlite.ir.geometry.sizes import (
     numel,
     same_shape,
 )
-from aotlite.ir.symbols.assumption import Texts
+from aotlite.ir.symbols.assumption import Texts, marked_strides
 from aotlite.ir.symbols.table import SymbolTable, table_of
 
 __all__ = [
@@ -45,8 +45,8 @@ __all__ = [
     "packed_like",
     "permutation_of",
     "same_order",
-    "shown_contiguous",
     "span",
+    "strides_text",
     "view_strides",
 ]
 
@@ -132,12 +132,18 @@ def always_contiguous(shape: Shape, stride: Stride) -> bool:
     return always_same([stride[dim] for dim in wide], [wanted[dim] for dim in wide])
 
 
-def shown_contiguous(shape: Shape, stride: Stride) -> bool:
-    """Whether a text leaves out these strides. Where it has numbers for symbols, they decide."""
+def strides_text(shape: Shape, stride: Stride) -> str:
+    """The strides as the text of a meta has them: nothing where they are the contiguous ones. Where
+    the text has numbers for symbols, or gets them later, these decide."""
     table = table_of((*shape, *stride))
-    if table is None or table.texts is not Texts.HINTS:
-        return always_contiguous(shape, stride)
-    return is_contiguous(tuple(map(hint_of, shape)), tuple(map(hint_of, stride)))
+    text = f"[{', '.join(map(str, stride))}]"
+    if table is not None and table.texts is Texts.HINTS:
+        shape, stride = tuple(map(hint_of, shape)), tuple(map(hint_of, stride))
+        return "" if is_contiguous(shape, stride) else text
+    if always_contiguous(shape, stride):
+        return ""
+    later = table is not None and table.texts is Texts.PLACES
+    return marked_strides(text) if later else text
 
 
 def is_channels_last(shape: Shape, stride: Stride) -> bool:

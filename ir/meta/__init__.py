@@ -114,8 +114,7 @@ class TensorMeta:
     def __repr__(self) -> str:
         """`f32[4, 3]`, with the strides where they are not the contiguous ones."""
         text = f"{self.dtype.short}[{', '.join(map(str, self.shape))}]"
-        if not layout.shown_contiguous(self.shape, self.stride):
-            text += f"[{', '.join(map(str, self.stride))}]"
+        text += layout.strides_text(self.shape, self.stride)
         return text if self.device is CPU else f"{text}@{self.device}"
 
 

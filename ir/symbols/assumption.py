@@ -27,6 +27,7 @@ __all__ = [
     "at_places",
     "concrete",
     "marked",
+    "marked_strides",
     "planned_for",
     "printing",
     "unassuming",
@@ -268,6 +269,9 @@ def unassuming(table: Looked | None) -> Iterator[None]:
 # Code points for private use, which no text of a library has.
 _OPEN, _CLOSE = "\ue5f0", "\ue5f1"
 _PLACE: Final = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+_BEFORE, _BEHIND = "\ue5f2", "\ue5f3"
+_STRIDES: Final = re.compile(f"{_BEFORE}(.*?){_BEHIND}")
+_SHAPE_AND_STRIDES: Final = re.compile(rf"\[([^][]*)\]{_BEFORE}\[([^][]*)\]{_BEHIND}")
 _FUNCTIONS = (max, min, abs, int, float, round)
 _SCOPE: dict[str, object] = {"math": math, **{each.__name__: each for each in _FUNCTIONS}}
 
@@ -277,9 +281,14 @@ def marked(expression: str) -> str:
     return f"{_OPEN}{expression}{_CLOSE}"
 
 
+def marked_strides(text: str) -> str:
+    """The strides that follow a shape in a text, between marks: numbers may leave them out."""
+    return f"{_BEFORE}{text}{_BEHIND}"
+
+
 def unmarked(text: str) -> str:
     """The text with the expressions that were between marks, for people."""
-    return _PLACE.sub(r"\1", text)
+    return _STRIDES.sub(r"\1", _PLACE.sub(r"\1", text))
 
 
 def at_places(text: str, values: Mapping[str, int]) -> str:
@@ -291,4 +300,16 @@ def at_places(text: str, values: Mapping[str, int]) -> str:
     if _OPEN not in text:
         return text
     scope = {"__builtins__": {}, **_SCOPE, **values}
-    return _PLACE.sub(lambda found: str(eval(found[1], scope)), text)
+    text = _PLACE.sub(lambda found: str(eval(found[1], scope)), text)
+    return _SHAPE_AND_STRIDES.sub(_shown, text)
+
+
+def _shown(found: re.Match[str]) -> str:
+    """A shape in numbers, and its strides where they are not the contiguous ones."""
+    shape, stride = [tuple(map(int, re.findall(r"-?\d+", each))) for each in found.groups()]
+    step = 1
+    for size, each in zip(reversed(shape), reversed(stride), strict=True):
+        if size != 1 and each != step and 0 not in shape:
+            return f"[{found[1]}][{found[2]}]"
+        step *= size
+    return f"[{found[1]}]"

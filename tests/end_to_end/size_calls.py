@@ -177,7 +177,7 @@ def _gradients(tensors: Sequence[al.Tensor], arguments: Sequence[al.Tensor]) -> 
             return None
         found = al.autograd.grad([(each * each).sum() for each in roots], leaves, allow_unused=True)
     except al.AotliteError as error:  # of several written operands it may name another one
-        return type(error).__name__, str(error).partition("\n")[0].partition(" f32[")[0]
+        return type(error).__name__, str(error).partition("\n")[0]
     return [None if each is None else (tuple(each.shape), _values(each)) for each in found]
 
 

@@ -1,7 +1,8 @@
 """Formulas and kernels of ops reshape by `in_shape`, which assumes nothing about sizes.
 
 `reshape` asks whether its result is a view, which users may see. Nobody sees that of what a formula
-computes on its way: where it asked, attention had entries of its own for a batch of 1.
+computes on its way: where it asked, attention had entries of its own for a batch of 1. What a
+composite reshapes may be saved, and then a write to its memory is an error: there it asks.
 """
 
 import ast
@@ -13,9 +14,11 @@ from aotlite.ir import ops
 
 LEFT = {
     "_as_rows": "its result may be the user's",
-    "_contracted": "of a product, which is contiguous",
+    "_contracted": "the matrices are saved: eager's are views, which a write is told by",
     "_chained": "of a product, which is contiguous",
-    "_product": "of a product, which is contiguous",
+    "_outer": "the column is saved: eager's is a view, which a write is told by",
+    "_product": "the matrices are saved: eager's are views, which a write is told by",
+    "_reduced_rows": "the positions are saved: eager's are a view, which a write is told by",
     "_summed": "its result may be the user's",
     "_one_each": "of one element",
     "in_shape": "without symbols",

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.nodes.op_nodes import SliceAssign
 from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import Edge, TapeNode
@@ -147,7 +148,7 @@ class TapeWalk:
         storage = saved.tensor.storage
         if storage.version != saved.version:
             try:
-                saved.unpack(node)
+                saved.unpack(node.written if isinstance(node, SliceAssign) else node)
             except AutogradError as error:
                 for result in these_of(self.results, bits):
                     self.errors.setdefault(result, error)

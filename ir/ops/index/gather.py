@@ -30,7 +30,6 @@ from aotlite.ir.ops.index.positions import (
     write_at,
 )
 from aotlite.ir.ops.loops import Loops, LoopTensor, Position
-from aotlite.ir.ops.views.forms import in_shape
 from aotlite.ir.scalar.expression import Scalar
 
 
@@ -128,8 +127,8 @@ def take_along_dim(self: Operand, indices: Operand, dim: int | None) -> Operand:
             f"take_along_dim: argument 'indices' has dtype {indices.dtype}, expected {dtypes.int64}"
         )
     if dim is None:
-        flat = in_shape(self, (sizes.numel(self.shape),))
-        return flat.gather(0, in_shape(indices, (sizes.numel(indices.shape),)))
+        flat = self.reshape((sizes.numel(self.shape),))
+        return flat.gather(0, indices.reshape((sizes.numel(indices.shape),)))
     if len(self.shape) != len(indices.shape):
         raise ShapeError(
             f"take_along_dim: argument 'indices' has shape {indices.shape}, expected "

@@ -116,7 +116,7 @@ MASKED_SELECT: DataOp = data_dependent(
     shapes=lambda n, self, mask: ((n,),),
     # PyTorch saves self for its shape; a write to it before the backward raises there too.
     vjp={"self": _masked_select_vjp},
-    fitted_vjp={"self": lambda grad, self_meta, mask: _taken_vjp(grad, self_meta.shape, mask)},
+    fitted_vjp={"self": lambda grad, self, mask: _taken_vjp(grad, self.shape, mask)},
     cost=Cost.INDEXING,
     advice="choose between values with where or masked_fill",
 )

@@ -415,6 +415,6 @@ def _reduced_rows(self: Operand, dim: int, index: Operand, source: Operand, redu
             f"index_reduce: argument 'source' has shape {source.shape}, expected {expected}"
         )
     if not self.shape:
-        return in_shape(index, source.shape)
+        return index.reshape(source.shape)
     column = [index.numel() if i == dim else 1 for i in range(len(self.shape))]
-    return in_shape(index, column).expand(source.shape)
+    return index.reshape(column).expand(source.shape)

@@ -17,7 +17,6 @@ from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.linalg.einsum_path import contraction_path
 from aotlite.ir.ops.linalg.einsum_text import Equation, parsed
 from aotlite.ir.ops.linalg.products import check_one_dtype
-from aotlite.ir.ops.views.forms import in_shape
 
 Ints = tuple[int, ...]
 Bools = tuple[bool, ...]
@@ -68,8 +67,8 @@ def _contracted(a: Operand, b: Operand, left: Ints, right: Ints) -> Operand:
     kept_b = tuple([j for j in range(b.ndim) if j not in right])
     shape_a, shape_b = _sizes_at(a, kept_a), _sizes_at(b, kept_b)
     inner = sizes.numel(_sizes_at(a, left))
-    matrix_a = in_shape(a.permute(kept_a + left), (sizes.numel(shape_a), inner))
-    matrix_b = in_shape(b.permute(right + kept_b), (inner, sizes.numel(shape_b)))
+    matrix_a = a.permute(kept_a + left).reshape((sizes.numel(shape_a), inner))
+    matrix_b = b.permute(right + kept_b).reshape((inner, sizes.numel(shape_b)))
     return matrix_a.matmul(matrix_b).reshape(shape_a + shape_b)
 
 
@@ -267,8 +266,8 @@ def _product(a: Operand, b: Operand, summed: Ints) -> Operand:
     shape = [*_sizes_at(a, batch + left), *[1] * len(summed), *_sizes_at(b, right)]
     count, inner = sizes.numel(_sizes_at(a, batch)), sizes.numel(_sizes_at(a, summed))
     rows, columns = sizes.numel(_sizes_at(a, left)), sizes.numel(_sizes_at(b, right))
-    first = in_shape(a.permute(batch + left + summed + right), (count, rows, inner))
-    second = in_shape(b.permute(batch + summed + right + left), (count, inner, columns))
+    first = a.permute(batch + left + summed + right).reshape((count, rows, inner))
+    second = b.permute(batch + summed + right + left).reshape((count, inner, columns))
     product = first.matmul(second).reshape(shape)
     return product.permute(tuple([made.index(dim) for dim in range(a.ndim)]))
 

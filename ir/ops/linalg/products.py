@@ -241,7 +241,7 @@ def vdot(self: Operand, other: Operand) -> Operand:
 
 def _outer(op: str, self: Operand, vec2: Operand) -> Operand:
     check_ranks(op, (1, 1), self, vec2)
-    return in_shape(self, (self.shape[0], 1)) * vec2
+    return self.reshape((self.shape[0], 1)) * vec2
 
 
 @composite("outer(Tensor self, Tensor vec2) -> Tensor")

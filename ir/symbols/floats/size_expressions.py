@@ -345,4 +345,3 @@ _LIMITS: Final[dict[str, Callable[[float], float]]] = {
     **dict.fromkeys("math.log math.log2 math.log10".split(), lambda limit: max(limit, 2000.0)),
 }
 """By the operation: the limit of the result, of that of the operand."""
-

@@ -335,5 +335,3 @@ def text_of(value: object) -> str:
         text: str = value.table.expression(value)  # type: ignore[attr-defined]
         return text
     return value.text if type(value) is SizeFloat else repr(value)
-
-

@@ -32,7 +32,7 @@ from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep
 from aotlite.eager.base.tensor import Tensor, apply_op
 from aotlite.eager.subclass.protocol import GradientForm, whole
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import CACHE_LIMIT, OPS, Op, Source, Vjp
+from aotlite.ir.op import CACHE_LIMIT, OPS, DataOp, Op, Source, Vjp
 from aotlite.ir.ops.views.view_ops import VIEW
 
 
@@ -79,7 +79,11 @@ def _make_plan(vjp: Vjp, needed: tuple[int, ...]) -> FormulaPlan:
 
 @cache
 def name_of(op: str) -> str:
-    """The name of an op's tape nodes: `ReluBackward`."""
+    """The name of an op's tape nodes: `ReluBackward`. An op with its count has that of the op whose
+    results it computes, since eager's tape shows that one."""
+    whole = OPS.get(op.removesuffix("_fitted"))
+    if isinstance(whole, DataOp) and whole.fitted.name == op:
+        op = whole.name
     return "".join([part.capitalize() for part in op.split("_")]) + "Backward"
 
 
