@@ -253,9 +253,17 @@ class Facts:
                 if not any(_is_within(atom, other) for m in rest for other in m):
                     self._values[atom] = rest
                     self._say(("==", {(atom,): 1}, rest, True))
+                    self._keep_bounds(atom, rest)
                     self._say_again()
                     break
         self._decide_extremes()
+
+    def _keep_bounds(self, atom: Atom, value: Terms) -> None:
+        """Says of the value that replaces an atom what the atom's bounds have said."""
+        for bound, sign in ((atom.lower, 1), (atom.upper, -1)):
+            beyond = None if bound is None else scaled(add(value, {(): bound}, -1), sign)
+            if beyond is not None and self.nonnegative(beyond) is None:
+                self.learn_nonnegative(beyond)
 
     def _say_again(self) -> None:
         """Replaces earlier facts by those with the newly known atom replaced by its value."""

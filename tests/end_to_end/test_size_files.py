@@ -160,3 +160,13 @@ def test_graphs_of_random_programs_are_saved_loaded_and_printed() -> None:
 @pytest.mark.long
 def test_graphs_of_many_random_programs_are_saved_loaded_and_printed() -> None:
     print(dict(compared(range(4000, 5000))))
+
+
+def test_a_size_that_an_equation_bounds_is_read_as_it_was_written() -> None:
+    """Under s0 + s1 == 8 it is still known that min(1, s1) is not negative."""
+
+    def function(x: al.Tensor) -> list[al.Tensor]:
+        return [x[..., :1] * 2 if sum(x.shape) == 8 else x]
+
+    stages = al.inspect.stages_of(al.compile(function, dynamic=True), al.ones(3, 5))
+    check(stages["capture"], 0)
