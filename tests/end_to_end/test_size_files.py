@@ -143,7 +143,8 @@ def compared(seeds: range) -> Counter[str]:
             try:
                 total += check(graph, seed)
             except UnsupportedError as error:
-                assert "expected one inside its operand's storage" in error.__notes__[0], seed
+                # Whether a part of a window lies in its storage is asked anew, without its guards.
+                assert "as_strided" in graph.code, (seed, error.__notes__)
                 total["windows"] += 1
             except Exception as error:
                 error.add_note(f"seed {seed}, {name}\n{draw(seed).text}")
