@@ -9,6 +9,7 @@ import pytest
 
 import aotlite as al
 import aotlite.ir.ops
+import aotlite.nn.functional as F
 from aotlite.eager.creation.from_data import call as call_op
 from aotlite.ir.op import OPS
 from aotlite.ir.op.composite import COMPOSITES
@@ -112,6 +113,7 @@ PROGRAMS = {
     "a product over two": lambda v: al.tensordot(v[None], v[..., None], ((1, 2), (0, 1))),
     "an outer product": lambda v: al.outer(v.mT.diagonal(), v.diagonal()),
     "kron": lambda v: al.kron(v.mT, v),
+    "linear": lambda v: F.linear(v.reshape(1, *v.shape).transpose(0, 1), v.mean(0)[None]),
     "a mask": lambda v: v.masked_select(v > 1),
 }
 

@@ -8,7 +8,6 @@ from aotlite.eager.creation.from_data import call
 from aotlite.ir.dtypes import float32, float64
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.geometry.sizes import is_symbolic, numel
-from aotlite.ir.ops.views.forms import in_shape
 from aotlite.nn.functional.products import Ints
 
 
@@ -138,7 +137,7 @@ def instance_norm(
         )
     batch, channels, *rest = input.shape
     check_running("instance_norm", input, running_mean, running_var)
-    rows = in_shape(input, (1, batch * channels, *rest))
+    rows = input.reshape(1, batch * channels, *rest)  # saved: a view where eager has one
     repeated = [None if values is None else values.repeat(batch) for values in (weight, bias)]
     result, mean, var = call("batch_norm_train", rows, *repeated, eps)
     count = rows.numel() // max(rows.size(1), 1)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.geometry.sizes import numel
-from aotlite.ir.ops.views.forms import in_shape
 
 Ints = int | Sequence[int]
 
@@ -18,8 +16,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         product = input.matmul(turned)
         return product if bias is None else product + bias
     # As one matrix, so that the weight's gradient is one product and no sum of many.
-    merged = numel(input.shape[:-1]), input.size(-1)
-    rows = input if input.ndim == 2 else in_shape(input, merged)
+    rows = input if input.ndim == 2 else input.flatten(0, -2)  # saved: a view where eager has one
     product = rows.matmul(turned) if bias is None else bias.addmm(rows, turned)
     return product if input.ndim == 2 else product.view(*input.shape[:-1], weight.size(0))
 

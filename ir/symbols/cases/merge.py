@@ -5,10 +5,11 @@ and nothing is assumed.
 """
 
 # Note [strides of few elements]
-#     x * 2 of f32[s0, s1]
-# The result has the strides (max(1, s1), 1). Only where s0 is 0 and s1 is 1 they are (1, 0), as
-# PyTorch's. So the last one is `1 - a*b`, where a is 1 if s0 is 0, b is 1 if s1 is 1, and both are
-# 0 otherwise. The search by cases then proves that this is the rule's result for all sizes.
+#     x - x.mean(1, keepdim=True) of f32[s0, 3]
+# The mean has the strides (1, 1), but (1, 0) where s0 is 0, as PyTorch's. So the last one is
+# `min(1, s0)`: 1 - a, where a is 1 if s0 is 0, and 0 otherwise. The search by cases then proves
+# that this is the rule's result for all sizes. What is special where two sizes are 0 or 1 together
+# stays a guard: an expression of all such pairs is longer than the graph.
 
 from __future__ import annotations
 
@@ -34,10 +35,13 @@ def merged(
     question: RuleQuestion, result: object, names: Mapping[str, int], few: Sequence[Few]
 ) -> object:
     """The result, in these symbols, with what the function gives where some have few values in its
-    place there: for each of the values of which no expression has both, it stays as it is.
+    place there. It stays as it is for values of several symbols together, which would make strides
+    that nobody reads, and for those of which no expression has both.
     """
     found, put = result, list[Mapping[str, int]]()
     for values, facts in few:
+        if len(values) > 1:
+            continue
         # Where no other values meet these, their expression stays out: it is 0 there.
         base = result if all(_are_apart(values, other) for other in put) else found
         try:
