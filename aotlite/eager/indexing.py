@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.eager.autograd.inplace_writes import check_writable
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import tensor as make
@@ -173,6 +174,8 @@ def set_item(tensor: Tensor, index: object, value: object) -> None:
         return
     items = _items(index)
     mask = _only_mask(items)
+    if mask is not None and isinstance(value, Tensor):
+        check_writable("setitem", tensor, [value])  # which op writes depends on a count
     if mask is not None and _is_one_number(tensor, value):
         _fill_where(tensor, mask, value)
         return

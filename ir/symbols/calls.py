@@ -423,6 +423,8 @@ def _settled_atom(table: Settling, atom: Atom) -> Value:
     if not isinstance(atom, Call):
         return table.of({(atom,): 1})
     operands = [settled(table, each) for each in (atom.left, atom.right)]
+    if atom.function in ("//", "%") and (operands[1] != 0) is not True:
+        return table.of({(atom,): 1})
     if any(isinstance(each, SymInt) for each in operands):
         return table.call(atom.function, *operands)
     return FUNCTIONS[atom.function](*[int(each) for each in operands])

@@ -142,3 +142,42 @@ def test_strides_that_no_text_shows_are_named_where_they_alone_differ(dynamic: b
     compiled(al.ones(100).as_strided((4, 1), (1, 7)))
     told = " ".join(str(compiled.explain_recompiles()).replace("│", " ").split())
     assert "argument 0 is f32[4, 1] with the strides (1, 7), expected f32[4, 1]" in told
+
+
+@pytest.mark.rules("DYN-26")
+def test_a_guard_that_divides_by_a_count_ties_nothing_where_the_count_is_0() -> None:
+    def function(x: al.Tensor) -> list[al.Tensor]:
+        some = x[x > 0]
+        return [part * 2 for part in some[: round(some.numel() * 0.7)].chunk(min(x.shape[0], 3))]
+
+    compiled = al.compile(function, dynamic=True, backend="reference")
+    for n in (5, 4, 2, 1):
+        x = al.ones(n, 4)
+        assert [each.tolist() for each in compiled(x)] == [each.tolist() for each in function(x)]
+
+
+@pytest.mark.rules("DYN-8")
+def test_sizes_of_results_are_settled_without_a_question() -> None:
+    """Where s1 is 2*s0, abs(s1 - s0) is s0, by which nothing was divided when guards were made."""
+
+    def function(x: al.Tensor, y: al.Tensor) -> al.Tensor:
+        return y.reshape(-1, abs(x.shape[1] - x.shape[0])).transpose(0, -1)
+
+    compiled = al.compile(function, dynamic=True, backend="reference")
+    for m, n in ((3, 6), (2, 4), (4, 6), (5, 1)):
+        x, y = al.ones(m, n), al.arange(12.0 * abs(n - m))
+        assert compiled(x, y).tolist() == function(x, y).tolist()
+    for entry in compiled.entries:
+        assert not entry.guarded.sizes.table.late  # type: ignore[attr-defined]
+
+
+@pytest.mark.rules("TEN-15", "GEN-2")
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_masked_write_to_a_leaf_has_one_error_for_all_counts(n: int) -> None:
+    def function(x: al.Tensor) -> None:
+        x[x > 0] *= 2
+
+    compiled = al.compile(function, dynamic=True, backend="reference")
+    for each in (function, compiled):
+        with pytest.raises(al.AutogradError, match="^setitem: the tensor is a leaf"):
+            each(al.ones(n).requires_grad_())

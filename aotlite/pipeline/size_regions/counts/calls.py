@@ -17,7 +17,7 @@ from aotlite.backends.calling_convention import Window
 from aotlite.ir.errors import in_words
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.symbols.assumption import Assumption, concrete
+from aotlite.ir.symbols.assumption import NO_VALUE, Assumption, concrete
 from aotlite.ir.symbols.symint import SymBool
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.ir.symbols.user_code import symbols_in
@@ -126,7 +126,10 @@ def _holds_where_least(sizes: SymbolicSizes, guard: Assumption, count: str) -> b
         name: table.named_symbol(name, sizes.table.hints[name], room)
         for name, room in sizes.rooms.items()
     }
-    left, right = concrete((guard.fact.left, guard.fact.right), values | {count: least})
+    try:
+        left, right = concrete((guard.fact.left, guard.fact.right), values | {count: least})
+    except NO_VALUE:  # it divides by the count
+        return False
     holds = table.known_truth(left, guard.fact.relation, right)
     return holds is True and not table.log
 
