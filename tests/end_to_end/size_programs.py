@@ -136,17 +136,23 @@ def _known_difference(
         return ""
     if _is_error(found[0]):
         return "earlier"
-    forward = _forward(program, sizes, make) or _forward(program, TRIED, make)
-    if forward is None:
-        return ""
+    forwards = [_forward(program, sizes, make, dynamic) for dynamic in (True, False)]
+    if not any(forwards):
+        forwards = [_forward(program, TRIED, make)]
     op = expected[0][1].partition(":")[0]
     op = op if any(name.startswith(op) for name in OPS) else ""
-    lines = [
+    line = _raising_line(program, make(program, sizes))
+    is_in_all = all(each is None or line in _lines(each, op) for each in forwards)
+    return "" if is_in_all else "dead"
+
+
+def _lines(forward: Graph, op: str) -> list[int]:
+    """The lines of the program in whose place ops of this name stand in a graph."""
+    return [
         place_of(node.location).line
         for node in forward.nodes
         if node.op == "call" and node.location is not None and node.target.name.startswith(op)
     ]
-    return "" if _raising_line(program, make(program, sizes)) in lines else "dead"
 
 
 def _is_of_values(kind: str, text: str) -> bool:
@@ -154,10 +160,12 @@ def _is_of_values(kind: str, text: str) -> bool:
     return kind in OF_VALUES or (kind == "ShapeError" and text.startswith("masked_scatter: "))
 
 
-def _forward(program: SizeProgram, sizes: dict[str, int], make: Make) -> Graph | None:
+def _forward(
+    program: SizeProgram, sizes: dict[str, int], make: Make, dynamic: bool = True
+) -> Graph | None:
     """The forward that is compiled at these sizes; None where a number is asked for that eager does
     not reach."""
-    alone = al.compile(program.function(), dynamic=True, backend="reference")
+    alone = al.compile(program.function(), dynamic=dynamic, backend="reference")
     try:
         found: Graph = al.inspect.stages_of(alone, *make(program, sizes))["partition"].forward
     except al.AotliteError:
