@@ -156,6 +156,27 @@ def test_a_guard_that_divides_by_a_count_ties_nothing_where_the_count_is_0() -> 
         assert [each.tolist() for each in compiled(x)] == [each.tolist() for each in function(x)]
 
 
+@pytest.mark.rules("DYN-8", "DYN-24")
+def test_a_size_by_which_a_later_guard_divides_is_refused_before_its_count_is_known() -> None:
+    """The guard on the count has no value for even sizes, so that it implies `s0 % 2 != 0`."""
+
+    def function(x: al.Tensor) -> al.Tensor:
+        rows = (x * 2).unflatten(0, (-1, x.shape[0] % 2))
+        place = rows.argsort(0).amin().item()
+        al.check(place >= 0)
+        al.check(place < rows.shape[0])
+        return rows[place]
+
+    compiled = al.compile(function, dynamic=True, backend="reference")
+    for n in (5, 4, 3, 6):
+        for each in (function, compiled):
+            if n % 2:
+                assert each(al.ones(n)).tolist() == [2.0]
+            else:
+                with pytest.raises(al.ShapeError, match=r"unflatten: shape is \(-1, 0\)"):
+                    each(al.ones(n))
+
+
 @pytest.mark.rules("DYN-8")
 def test_sizes_of_results_are_settled_without_a_question() -> None:
     """Where s0 is 4, abs(s1 - s0) is abs(s1 - 4), by which nothing was divided when guards were

@@ -220,6 +220,10 @@ class CountedCalls:
                 if not guard.holds(values):
                     failures.append(GuardFailure("the vector of sizes", str(values), repr(guard)))
                     return None
-        made = self.make(of.records[len(counts)], values, (*self.key, *counts), leaves)
+        try:
+            made = self.make(of.records[len(counts)], values, (*self.key, *counts), leaves)
+        except ZeroDivisionError as error:  # a guard on a later count divides by the same
+            failures.append(GuardFailure("the vector of sizes", str(values), str(error)))
+            return None
         self.entries.add(counts, made)
         return made
