@@ -18,7 +18,7 @@ AREAS = {
     "META": 33,
     "DUP": 5,
     "ALI": 8,
-    "SYN": 12,
+    "SYN": 13,
     "RT": 12,
     "TAN": 9,
     "BOX": 3,

@@ -119,7 +119,7 @@ F.interpolate({x}[None, None], size=({i}, 3), mode='bilinear')
 """
 MASKED = """
 {x}[{b}] | {x}.masked_select({b}) | {b}.nonzero() | {x}[{b}] * 2.0 | {x}[{b}].sum() | {x}.unique()
-{x}[{x}[:, 0] > 0] | {x}[{b}][1:] | al.cat([{x}[{b}], {y}]) | {q}.bincount() | {x}[{b}].sum(0)
+{x}[{x}[:, 0] > 0] | {x}[{b}][1:] | al.cat([{x}[{b}], {y}]) | ({q}).bincount() | {x}[{b}].sum(0)
 al.ones({b}.sum().item()) | {x}.masked_select({b}).sum() | {x}[{b}].t() | {b}.nonzero()[:, 0]
 {x}.repeat_interleave({q}, 0) | {x}[{b}].reshape(-1, {i}) | {x}[{b}] + {y}[{b}] | {x}[{b}].mean()
 {x}[{b}][..., :{i}] | {x}[{b}].softmax(-1) | {x}[{b}].unsqueeze(0).expand(2, -1) | {x}.nonzero().t()

@@ -8,8 +8,9 @@ and nothing is assumed.
 #     x - x.mean(1, keepdim=True) of f32[s0, 3]
 # The mean has the strides (1, 1), but (1, 0) where s0 is 0, as PyTorch's. So the last one is
 # `min(1, s0)`: 1 - a, where a is 1 if s0 is 0, and 0 otherwise. The search by cases then proves
-# that this is the rule's result for all sizes. What is special where two sizes are 0 or 1 together
-# stays a guard: an expression of all such pairs is longer than the graph.
+# that this is the rule's result for all sizes. What is special at a size of 1, or where two sizes are
+# 0 or 1 together, stays a guard. An expression of these is longer than the graph, and kernels would
+# take strides at run time that are numbers for all other sizes.
 
 from __future__ import annotations
 
@@ -35,12 +36,12 @@ def merged(
     question: RuleQuestion, result: object, names: Mapping[str, int], few: Sequence[Few]
 ) -> object:
     """The result, in these symbols, with what the function gives where some have few values in its
-    place there. It stays as it is for values of several symbols together, which would make strides
-    that nobody reads, and for those of which no expression has both.
+    place there. It stays as it is for a value of 1 and for values of several symbols together (Note
+    [strides of few elements]), and for those of which no expression has both.
     """
     found, put = result, list[Mapping[str, int]]()
     for values, facts in few:
-        if len(values) > 1:
+        if len(values) > 1 or 1 in values.values():
             continue
         # Where no other values meet these, their expression stays out: it is 0 there.
         base = result if all(_are_apart(values, other) for other in put) else found

@@ -152,7 +152,8 @@ def _family_text(family: FamilyMeta, meta: FunctionFacts) -> str:
     what = f"{members} overlap and are views of one base, {meta_text(family.meta)}"
     written = f"a write of {meta.input_of(family.through).place} gives it a new history"
     history = written if family.changes_history else "its history stays"
-    return f"{family.role}: {what}; {history}."
+    numbers = f"; sizes of its members are numbers where {family.reason}" if family.reason else ""
+    return f"{family.role}: {what}; {history}{numbers}."
 
 
 def _memory_step_text(change: MemoryStep) -> str:

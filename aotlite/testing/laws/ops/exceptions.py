@@ -27,6 +27,7 @@ SAVED_FOR_SHAPE = {
     ("div_trunc", "other"): "PyTorch saves it for the zeros it gives",
     ("angle_of_real", "self"): "PyTorch saves it, as of complex numbers, whose gradient reads it",
     ("masked_select", "self"): "PyTorch saves it: writing it before the backward raises there too",
+    ("masked_select_fitted", "self"): "it is masked_select, with a count",
     ("gather", "self"): "PyTorch saves it: writing it before the backward raises there too",
     ("take", "self"): "PyTorch saves it: writing it before the backward raises there too",
     ("put", "source"): "PyTorch saves it: writing it before the backward raises there too",
