@@ -170,15 +170,15 @@ FURTHER_WRITES = """
 {x}.split({i})[-1].add_({i2}) | {x}.expand_as({x}).sub_(1.0) | {x}[..., -1:].copy_({y}[..., :1])
 """
 FURTHER_LOOPS = (
-    "{new}_n = {q}.max().item()\nal.check({new}_n >= 0)\n{new} = {x}[:{new}_n]",
+    "{new}_n = ({q}).max().item()\nal.check({new}_n >= 0)\n{new} = {x}[:{new}_n]",
     "{new}_n = {b}.sum().item()\nal.check({new}_n >= 0)\n{new} = al.ones({new}_n, {i}) + {new}_n",
-    "{new}_n = {q}.sum().item()\nal.check({new}_n > 0)\n{new} = {x} * {new}_n",
+    "{new}_n = ({q}).sum().item()\nal.check({new}_n > 0)\n{new} = {x} * {new}_n",
     "{new}_m = {x}[{b}]\nal.check({new}_m.shape[0] > 0)\n{new} = {new}_m / {new}_m.shape[0]",
-    "{new}_n = {q}.amin().item()\nal.check({new}_n >= 0)\nal.check({new}_n < {x}.shape[0])\n"
+    "{new}_n = ({q}).amin().item()\nal.check({new}_n >= 0)\nal.check({new}_n < {x}.shape[0])\n"
     "{new} = {x}[{new}_n]",
     "{new}_m = {x}[{b}]\nal.size_hint({new}_m.shape[0], 4)\n"
     "{new} = {new}_m.sum() if {new}_m.shape[0] > 2 else {x}",
-    "{new}_n = {q}.flatten()[0].item()\nal.check({new}_n >= 0)\nal.check({new}_n <= {x}.shape[0])\n"
+    "{new}_n = ({q}).flatten()[0].item()\nal.check({new}_n >= 0)\nal.check({new}_n <= {x}.shape[0])\n"
     "{new} = al.cat([{x}[{new}_n:], {x}[:{new}_n]])",
     "{new} = {x}\nfor part in {x}.split(2):\n    {new} = part.sum(0) + {new}",
     "{new} = al.cat([part * q for q, part in enumerate({x}.chunk({i}))])",
