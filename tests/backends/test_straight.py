@@ -27,6 +27,7 @@ from aotlite.ir.ops.shape.copies import CLONE
 from aotlite.testing.laws.ops.runs import bound, same_bits, tensors_in, with_kernel
 from tests.samples import samples_of
 from tests.stages.helpers.journeys import journeys, values_for
+from tests.thinning import thinned
 
 
 def lent(graph: Graph, arrays: Iterable[Any]) -> list[Any]:
@@ -157,7 +158,7 @@ def stays_inside(op: Op, args: tuple[Any, ...]) -> bool:
 PURE = [name for name, op in sorted(OPS.items()) if isinstance(op, (PureOp, ViewOp))]
 
 
-@pytest.mark.parametrize("name", PURE)
+@pytest.mark.parametrize("name", thinned(PURE))
 def test_an_op_gives_the_same_in_both_forms(name: str) -> None:
     op = OPS[name]
     for sample in samples_of(name):

@@ -178,8 +178,8 @@ FURTHER_LOOPS = (
     "{new} = {x}[{new}_n]",
     "{new}_m = {x}[{b}]\nal.size_hint({new}_m.shape[0], 4)\n"
     "{new} = {new}_m.sum() if {new}_m.shape[0] > 2 else {x}",
-    "{new}_n = ({q}).flatten()[0].item()\nal.check({new}_n >= 0)\nal.check({new}_n <= {x}.shape[0])\n"
-    "{new} = al.cat([{x}[{new}_n:], {x}[:{new}_n]])",
+    "{new}_n = ({q}).flatten()[0].item()\nal.check({new}_n >= 0)\n"
+    "al.check({new}_n <= {x}.shape[0])\n{new} = al.cat([{x}[{new}_n:], {x}[:{new}_n]])",
     "{new} = {x}\nfor part in {x}.split(2):\n    {new} = part.sum(0) + {new}",
     "{new} = al.cat([part * q for q, part in enumerate({x}.chunk({i}))])",
     "{new} = al.autograd.grad(({x} * {x}).sum(), [{x}])[0]",

@@ -6,6 +6,7 @@ import pytest
 
 from aotlite.backends.native.compiler.toolchain import find_compiler
 from tests.end_to_end.number_programs import difference, program
+from tests.thinning import thinned
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
 
@@ -18,7 +19,7 @@ def compared(seed: int, count: int, backend: str) -> None:
 
 
 @pytest.mark.rules("DYN-26", "DYN-13")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", thinned(range(4)))
 def test_programs_with_ints(seed: int) -> None:
     compared(seed, 25, "reference")
 

@@ -33,7 +33,7 @@ FRACTIONS = (2.5, -0.75, 1000.5, 1e300)
 NO_NUMBERS = (math.nan, math.inf)
 STORED = (dtypes.float8_e4m3fn, dtypes.float8_e5m2)
 DTYPES = tuple(each for each in dtypes.DTYPES if each not in STORED)
-FEW = tuple(map(dtypes.by_name, ("int8", "int64", "uint64", "bfloat16", "float32")))
+FEW = tuple(map(dtypes.by_name, ("int8", "uint64", "bfloat16")))
 BACKENDS = ("reference", "loops", "cpu")
 OTHERS: dict[str, Callable[[Any, Any], Any]] = {
     "fill": lambda x, n: x.fill(n),

@@ -128,7 +128,7 @@ def test_a_view_inside_a_composite_is_told_as_by_eager(name):
         return result
 
     compiled = al.compile(function, dynamic=True, backend="reference")
-    for n in (3, 2, 5, 1, 0):
+    for n in (3, 1, 0):
         expected, found = [
             outcome(each, [al.ones(n, n).requires_grad_()]) for each in (function, compiled)
         ]

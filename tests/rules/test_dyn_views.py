@@ -142,7 +142,7 @@ def test_errors_of_views_show_strides_where_eagers_do() -> None:
 @pytest.mark.parametrize("history", HISTORIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_programs_of_views_are_eagers_at_all_sizes(kind: str, history: str) -> None:
-    for seed in [seed for seed in range(9300, 9308) if len(draw(seed).shapes) > 1]:
+    for seed in [seed for seed in range(9300, 9304) if len(draw(seed).shapes) > 1]:
         seen, difference = check_views(seed, 2, kind, history, backend="reference")
         assert not difference, f"seed {seed} {dict(seen)}{difference}"
 

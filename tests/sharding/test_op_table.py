@@ -19,6 +19,7 @@ from aotlite.testing.laws.ops.runs import bound
 from aotlite.testing.laws.samples.sample import Sample, arrays_in
 from aotlite.testing.sharding import COLLECTIVES, PoisonedMesh, RankTensor, guarded
 from tests.samples import samples_of
+from tests.thinning import thinned
 
 EXCLUDED = {
     "hidden_alias": "refused (SUB-20)",
@@ -99,7 +100,7 @@ def cases(name: str, *, few: bool) -> Iterator[tuple[Sample, int, Any]]:
 
 
 @pytest.mark.parametrize("guard", [False, True], ids=["", "guarded"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", thinned(NAMES))
 @pytest.mark.filterwarnings("ignore")
 def test_every_op_on_parts_is_the_op_on_the_whole(name: str, guard: bool) -> None:
     """SHD-7 to SHD-12; SUB-10, SUB-15, SUB-17. Guarded, no op but a collective meets two ranks."""

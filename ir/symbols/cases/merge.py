@@ -8,9 +8,9 @@ and nothing is assumed.
 #     x - x.mean(1, keepdim=True) of f32[s0, 3]
 # The mean has the strides (1, 1), but (1, 0) where s0 is 0, as PyTorch's. So the last one is
 # `min(1, s0)`: 1 - a, where a is 1 if s0 is 0, and 0 otherwise. The search by cases then proves
-# that this is the rule's result for all sizes. What is special at a size of 1, or where two sizes are
-# 0 or 1 together, stays a guard. An expression of these is longer than the graph, and kernels would
-# take strides at run time that are numbers for all other sizes.
+# that this is the rule's result for all sizes. What is special at a size of 1, or where two sizes
+# are 0 or 1 together, stays a guard. An expression of these is longer than the graph, and kernels
+# would take strides at run time that are numbers for all other sizes.
 
 from __future__ import annotations
 

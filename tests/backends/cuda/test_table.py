@@ -41,6 +41,7 @@ from tests.backends.cuda.test_printer import differences
 from tests.backends.loops.helpers.drawn_programs import drawn
 from tests.samples import samples_of
 from tests.stages.helpers.journeys import journeys
+from tests.thinning import thinned
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
 Graphs = Iterator[Named]
@@ -142,7 +143,7 @@ def right(
 
 
 @pytest.mark.slow("compiles hundreds of kernels, by NVRTC and for the host")
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", thinned(range(4)))
 def test_kernels_of_a_twelfth_of_the_samples_of_the_op_table_are_right(
     part: int, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ from tests.backends.loops.test_lowering import (
 )
 from tests.samples import samples_of
 from tests.stages.helpers.journeys import journeys
+from tests.thinning import thinned
 
 UNITS = -800
 
@@ -140,7 +141,7 @@ def test_sizes_of_too_many_versions_compile_their_own(monkeypatch):
     assert len(made.versions) == 1
 
 
-@pytest.mark.parametrize("name", OPS_WITH_LOOPS)
+@pytest.mark.parametrize("name", thinned(OPS_WITH_LOOPS))
 def test_an_op_for_all_sizes_is_its_kernel(name):
     samples = samples_of(name)
     for k, each in enumerate(graphs_of(name, samples[:: max(len(samples) // 6, 1)])):

@@ -117,14 +117,14 @@ def test_ops_are_read_back_the_same() -> None:
     for name in sorted(al.ir.op.OPS):
         samples = samples_of(name)
         try:
-            made = list(graphs_of(name, samples[: 2 * len(samples) // 3 : 7]))
+            made = list(graphs_of(name, samples[: 2 * len(samples) // 3 : 13]))
         except (ArgumentError, UnsupportedError):  # of results of others, and with effects
             continue
         for k, each in enumerate(made):
             case = symbolized(each.name, each.graph, 2 * (k % 2), shared=k % 3 > 0)
             if case is not None:
                 done += is_kept(case.graph)
-    assert done > 500
+    assert done > 300
 
 
 def is_kept(graph: Graph) -> bool:
