@@ -64,7 +64,7 @@ def nested(x: al.Tensor) -> al.Tensor:
         (same, (5,), []),
         (unread, (6,), ["s0 != 0"]),
         (checked, (3, 4), []),
-        (nested, (5, 2), []),
+        (nested, (5, 2), ["not (s0 == 0 and s1 == 1)"]),
     ],
     ids=lambda each: getattr(each, "__name__", None),
 )
