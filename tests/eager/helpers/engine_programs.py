@@ -307,7 +307,14 @@ def functions(lib: Any) -> dict[str, Any]:
             ctx.mark_dirty(x)
             return x
 
-    class Several(Base):
+    made = (Scaled, Same, Viewed, Written, *_with_own_backwards(lib, Base))
+    return {each.__name__.lower(): each for each in made}
+
+
+def _with_own_backwards(lib: Any, base: Any) -> tuple[Any, ...]:
+    """A function with two results, one without a gradient, and one that is differentiable once."""
+
+    class Several(base):
         @staticmethod
         def forward(ctx: Any, x: Any, k: float) -> Any:
             y, fixed = x * 2, x * 3
@@ -319,7 +326,7 @@ def functions(lib: Any) -> dict[str, Any]:
         def backward(ctx: Any, *grads: Any) -> Any:
             return grads[0] * ctx.saved_tensors[0] + grads[1], None
 
-    class Once(Base):
+    class Once(base):
         @staticmethod
         def forward(ctx: Any, x: Any, k: float) -> Any:
             return x * 2
@@ -329,5 +336,4 @@ def functions(lib: Any) -> dict[str, Any]:
         def backward(ctx: Any, *grads: Any) -> Any:
             return grads[0] * 5, None
 
-    made = (Scaled, Same, Viewed, Written, Several, Once)
-    return {each.__name__.lower(): each for each in made}
+    return Several, Once
