@@ -206,3 +206,22 @@ def test_a_masked_write_to_a_leaf_has_one_error_for_all_counts(n: int) -> None:
     for each in (function, compiled):
         with pytest.raises(al.AutogradError, match="^setitem: the tensor is a leaf"):
             each(al.ones(n).requires_grad_())
+
+
+@pytest.mark.rules("TEN-2", "GEN-2")
+@pytest.mark.parametrize("shape", [(1, 2, 1), (1, 3, 2), (2, 2, 3)])
+def test_the_error_of_an_assignment_leaves_out_leading_ones_that_are_symbols(
+    shape: tuple[int, ...],
+) -> None:
+    def function(x: al.Tensor) -> None:
+        x[:, al.arange(x.shape[0])] = x
+
+    texts = []
+    for each in (function, al.compile(function, dynamic=True, backend="reference")):
+        try:
+            each(al.ones(*shape))
+        except al.ShapeError as error:
+            texts.append(str(error))
+        else:
+            texts.append("")
+    assert texts[0] == texts[1]

@@ -176,10 +176,16 @@ def _index_put_rule(
     common_device("index_put", [self, values, *indices])
     if not _spreads(values.shape, shape):
         raise ShapeError(
-            f"index_put: argument 'values' has shape {values.shape}, expected one that broadcasts "
-            f"to {shape}, that of what is indexed"
+            f"index_put: argument 'values' has shape {_without_leading_ones(values.shape)}, "
+            f"expected one that broadcasts to {shape}, that of what is indexed"
         )
     return self.with_stride(layout.clone_strides(self.shape, self.stride))
+
+
+def _without_leading_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """What the error names. An assignment leaves out leading ones that are numbers and keeps those
+    that are symbols: the text may not tell which of both it was."""
+    return shape[next((at for at, n in enumerate(shape) if n != 1), len(shape)) :]
 
 
 def _spreads(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:

@@ -37,6 +37,7 @@ REFUSED = [
     (lambda x: x.index_put_((I, I, I), al.ones(2)), IndexOutOfRangeError, "3 indices are given"),
     (lambda x: x.index_put_((FAR,), al.ones(3)), IndexOutOfRangeError, "index_put: an index is 2"),
     (lambda x: x.index_put_((I,), al.ones(4)), ShapeError, "'values' has shape (4,), expected one"),
+    (lambda x: x.index_put_((I,), al.ones(1, 4)), ShapeError, "'values' has shape (4,), expected"),
     (lambda x: x.index_put_((I.float(),), al.ones(3)), DTypeError, "index_put: an index has dtype"),
     (lambda x: x.index_put_((MASK,), al.ones(3)), ShapeError, "index_put_: the mask has shape (3,"),
     (lambda x: x.take(al.tensor([6])), IndexOutOfRangeError, "take: an index is 6, expected -6 <="),
