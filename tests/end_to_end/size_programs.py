@@ -29,6 +29,7 @@ import aotlite as al
 from aotlite.ir.graph import Graph
 from aotlite.ir.op import OPS
 from aotlite.ir.provenance.location import place_of
+from aotlite.pipeline.arguments import call_of
 from tests.end_to_end.drawn_size_programs import TRIED, SizeProgram, draw
 from tests.end_to_end.size_calls import PLAINLY, Caller, Way, is_same, written
 from tests.end_to_end.size_program_lines import ALL, FLOATS, PLAIN
@@ -103,7 +104,8 @@ def _difference(
         seen["raised"] += _is_error(expected[0])
         if is_same(expected, found):
             continue
-        why = _known_difference(program, expected, found, sizes, make)
+        fresh = partial(make, called, sizes)
+        why = _known_difference(program, compiled, expected, found, fresh)
         if not why:
             return f"at {sizes}:\n  eager    {expected}\n  compiled {found}"
         seen[why] += 1
@@ -127,23 +129,39 @@ def _is_error(facts: Any) -> bool:
 
 
 def _known_difference(
-    program: SizeProgram, expected: list[Any], found: list[Any], sizes: dict[str, int], make: Make
+    program: SizeProgram,
+    compiled: Any,
+    expected: list[Any],
+    found: list[Any],
+    arguments: Callable[[], list[al.Tensor]],
 ) -> str:
     """Why a call may differ from eager's: it is refused, or raises other errors of values."""
     if any(each and each[0] in REFUSALS for each in found):
         return "refused"
-    if not _is_error(expected[0]) or not _is_of_values(*expected[0]):
+    pairs = enumerate(zip(expected, found, strict=False))
+    at = next((k for k, (mine, its) in pairs if not is_same(mine, its)), 0)
+    if not expected[at] or not _is_error(expected[at]) or not _is_of_values(*expected[at]):
         return ""
-    if _is_error(found[0]):
+    if found[at] and _is_error(found[at]):
         return "earlier"
-    forwards = [_forward(program, sizes, make, dynamic) for dynamic in (True, False)]
-    if not any(forwards):
-        forwards = [_forward(program, TRIED, make)]
-    op = expected[0][1].partition(":")[0]
+    given = arguments()
+    if at > 1:  # a second call with the same arguments
+        program.function()(*given)
+    forwards = _serving(compiled, given)
+    op = expected[at][1].partition(":")[0]
     op = op if any(name.startswith(op) for name in OPS) else ""
-    line = _raising_line(program, make(program, sizes))
-    is_in_all = all(each is None or line in _lines(each, op) for each in forwards)
-    return "" if is_in_all else "dead"
+    line = _raising_line(program, given)
+    return "" if all(line in _lines(each, op) for each in forwards) else "dead"
+
+
+def _serving(compiled: Any, arguments: list[al.Tensor]) -> list[Graph]:
+    """The forwards of the entries that serve these arguments, with gradients and without."""
+    call = call_of(tuple(arguments), {})
+    entries = []
+    for mode in (al.enable_grad(), al.no_grad()):
+        with mode:
+            entries.append(compiled._valid(call))
+    return [entry.partition.forward for entry in entries if entry is not None]
 
 
 def _lines(forward: Graph, op: str) -> list[int]:
@@ -158,19 +176,6 @@ def _lines(forward: Graph, op: str) -> list[int]:
 def _is_of_values(kind: str, text: str) -> bool:
     """Whether an error is about values: that of `masked_scatter` is about how many there are."""
     return kind in OF_VALUES or (kind == "ShapeError" and text.startswith("masked_scatter: "))
-
-
-def _forward(
-    program: SizeProgram, sizes: dict[str, int], make: Make, dynamic: bool = True
-) -> Graph | None:
-    """The forward that is compiled at these sizes; None where a number is asked for that eager does
-    not reach."""
-    alone = al.compile(program.function(), dynamic=dynamic, backend="reference")
-    try:
-        found: Graph = al.inspect.stages_of(alone, *make(program, sizes))["partition"].forward
-    except al.AotliteError:
-        return None
-    return found
 
 
 def _raising_line(program: SizeProgram, arguments: list[al.Tensor]) -> int | None:
