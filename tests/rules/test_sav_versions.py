@@ -168,3 +168,48 @@ def test_saved_memory_that_an_argument_has_left_is_watched(
         except al.AutogradError:
             found.append("written")
     assert found[0] == found[1]
+
+
+def write_argument(x: Any) -> Any:
+    y = x.exp() * x
+    with al.no_grad():
+        x.add_(1)
+    return y, x * 2
+
+
+def write_part(x: Any) -> Any:
+    y = x[1:].sin()
+    with al.no_grad():
+        x.add_(1)
+        x[:1].mul_(2)
+    return y, y * 3
+
+
+def write_result(x: Any) -> Any:
+    z = x * 2
+    w = z.exp() * z
+    z.add_(1)
+    return w, z
+
+
+@pytest.mark.rules("SAV-2", "JNT-15")
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("function", [write_argument, write_part, write_result])
+def test_error_of_a_write_inside_has_the_versions_of_each_call(
+    function: Any, dynamic: bool
+) -> None:
+    def texts(called: Any) -> list[str]:
+        x, found = al.ones(3).requires_grad_(), []
+        for call in range(3):
+            results = called(x)
+            if call:
+                results[1].detach().add_(1)
+            for _ in range(2):
+                with pytest.raises(al.AutogradError, match="modified in place") as caught:
+                    al.autograd.grad(results[0].sum(), [x])
+                found.append(str(caught.value))
+                with al.no_grad():
+                    x.mul_(1)
+        return found
+
+    assert texts(al.compile(function, dynamic=dynamic)) == texts(function)

@@ -104,6 +104,7 @@ def _joint(results: JointResults, recording: UserCodeRecording, backward: _Backw
         required_arrivals=tuple(recording.recorder.wrapped.required_arrivals),
         arrival_choices=tuple(recording.choices or ()),
         run_once_nodes=tuple(paths.run_once_nodes.items()),
+        written_inside=paths.written_inside,
     )
     return Joint(
         mutations.graph,

@@ -7,7 +7,7 @@ Spec: `specs/s4_joint.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
@@ -19,7 +19,7 @@ from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.graph.role import Result as ResultRole
-from aotlite.stages.records.backward.gradient_reads import SavedOf, merged
+from aotlite.stages.records.backward.gradient_reads import SavedOf, WrittenInside, merged
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole, OwnerRole, SourceRole
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -49,6 +49,8 @@ class GradientPaths:
     """Users' Python runs in the backward."""
     errors: dict[ResultRole, Exception] = attrs.field(factory=dict)
     """The error that eager's backward of a result raises. Recording may find more."""
+    written_inside: dict[ResultRole, WrittenInside] = attrs.field(factory=dict)
+    """Of results whose error is about a saved tensor on memory of an owner."""
     reachable_inputs: dict[ResultRole, frozenset[SourceRole]] = attrs.field(factory=dict)
     """The sources to which the tape of each result leads."""
     reads: dict[SavedOf, int] = attrs.field(factory=dict)
@@ -94,7 +96,7 @@ def _edges(
 def _walk(paths: GradientPaths, nodes: Mapping[TapeNode, int], captured: Captured) -> None:
     """Fills in the paths from the nodes, each with the bits of the results that pass it."""
     results = tuple(paths.edges)
-    walk = TapeWalk(results, paths.owners, paths.reads, paths.errors)
+    walk = TapeWalk(results, paths.owners, paths.reads, paths.errors, paths.written_inside)
     ends = {**paths.sinks, **captured.recorder.hooks.ends()}
     tensors = [r for r in captured.results if isinstance(r, Tensor)]
     returned = {id(tensor) for r in tensors for tensor in (r, r._base)}
@@ -116,6 +118,8 @@ class TapeWalk:
     reads: dict[SavedOf, int]
     """Saved tensors on memory of an owner, with the results, as bits, whose gradients read them."""
     errors: dict[ResultRole, Exception]
+    written_inside: dict[ResultRole, WrittenInside] = attrs.field(factory=dict)
+    """The results whose error is about a saved tensor on memory of an owner."""
     _reach: dict[ResultRole, set[SourceRole]] = attrs.field(init=False)
 
     @_reach.default
@@ -150,7 +154,18 @@ class TapeWalk:
             try:
                 saved.unpack(node.written if isinstance(node, SliceAssign) else node)
             except AutogradError as error:
-                for result in these_of(self.results, bits):
-                    self.errors.setdefault(result, error)
+                self._note_error(error, saved, these_of(self.results, bits))
         if storage in self.owners:
             merged(self.reads, [(SavedOf(self.owners[storage], saved.tensor.meta), bits)])
+
+    def _note_error(
+        self, error: AutogradError, saved: SavedTensor, results: Iterable[ResultRole]
+    ) -> None:
+        """Notes the error of results that have none yet, and of which owner's memory it speaks."""
+        storage = saved.tensor.storage
+        for result in results:
+            if result not in self.errors and storage in self.owners:
+                behind = storage.version - saved.version
+                inside = WrittenInside(self.owners[storage], storage.version, behind)
+                self.written_inside[result] = inside
+            self.errors.setdefault(result, error)

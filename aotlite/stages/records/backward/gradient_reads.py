@@ -26,6 +26,26 @@ class SavedOf(Record):
     meta: TensorMeta
 
 
+@attrs.frozen(repr=False)
+class WrittenInside(Record):
+    """A saved tensor that the function itself writes: every backward that reads it raises.
+
+    The error's text has versions, which a call knows: those of the captured run count from 0."""
+
+    owner: OwnerRole
+    version: int
+    """At the end of the captured run."""
+    writes: int
+    """The writes between the save and the end."""
+
+    def at(self, text: str, now: int, end: int) -> str:
+        """The text for a storage of this version now, and of that one at the end of the call."""
+        return text.replace(
+            f"is at version {self.version}, expected version {self.version - self.writes}:",
+            f"is at version {now}, expected version {end - self.writes}:",
+        )
+
+
 @attrs.frozen(slots=False)
 class GradientReads:
     """Tensors that eager's tape saves, each with the results whose gradients read it."""

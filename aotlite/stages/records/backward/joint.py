@@ -13,7 +13,7 @@ import attrs
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Result, Role
 from aotlite.ir.meta import TensorMeta
-from aotlite.stages.records.backward.gradient_reads import GradientReads
+from aotlite.stages.records.backward.gradient_reads import GradientReads, WrittenInside
 from aotlite.stages.records.backward.required_tangents import RequiredArrivals
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole, OwnerRole, SourceRole
@@ -97,6 +97,8 @@ class BackwardFacts(Record):
     run_once_nodes: tuple[tuple[int, bool], ...] = ()
     """For each node that runs only once: the results whose gradients pass it, as bits (SAV-1), and
     whether it reads saved tensors (CKP-1)."""
+    written_inside: Mapping[Result, WrittenInside] = {}
+    """The results whose error is that a saved tensor on memory of an owner was written."""
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -310,7 +310,7 @@ class CompiledBackward(TapeNode):
         plan = self.plan
         for role, error in plan.facts.errors.items():
             if role not in absent:
-                raise copied_error(error)
+                raise self._of_this_call(role, error)
         packed = getattr(self, "_packed", None)
         read = plan.read(absent)
         saved = zip(plan.saved_tensors, read, self.saved_versions, strict=True)
@@ -326,6 +326,17 @@ class CompiledBackward(TapeNode):
                     "Its values at the time of the forward are needed for the gradient. Write to a "
                     "clone(), or after the backward. (SAV-2)",
                 )
+
+    def _of_this_call(self, role: Any, error: Exception) -> Exception:
+        """The error of a result, with the versions that this call's storages have (SAV-2)."""
+        made = copied_error(error)
+        inside = self.plan.facts.written_inside.get(role)
+        owners = [each.owner for each in self.plan.saved_tensors]
+        if inside is not None and inside.owner in owners and self.saved_versions:
+            storage, end = self.saved_versions[owners.index(inside.owner)]
+            texts = [inside.at(x, storage.version, end) if type(x) is str else x for x in made.args]
+            made.args = tuple(texts)
+        return made
 
     def release(self) -> None:
         if not self.plan.write_observed:
