@@ -32,6 +32,8 @@ from aotlite.ir.ops.index.positions import (
     flat_part,
     numbered,
     place_of,
+    spreads,
+    without_leading_ones,
 )
 from aotlite.ir.ops.loops import Element, Loops, LoopTensor, Place, Position
 from aotlite.ir.ops.views.forms import in_shape
@@ -174,26 +176,12 @@ def _index_put_rule(
     (shape, _), _, _ = _picked_layout("index_put", self, indices, dims)
     check_same_dtype("index_put", self, values, "values")
     common_device("index_put", [self, values, *indices])
-    if not _spreads(values.shape, shape):
+    if not spreads(values.shape, shape):
         raise ShapeError(
-            f"index_put: argument 'values' has shape {_without_leading_ones(values.shape)}, "
+            f"index_put: argument 'values' has shape {without_leading_ones(values.shape)}, "
             f"expected one that broadcasts to {shape}, that of what is indexed"
         )
     return self.with_stride(layout.clone_strides(self.shape, self.stride))
-
-
-def _without_leading_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """What the error names. An assignment leaves out leading ones that are numbers and keeps those
-    that are symbols: the text may not tell which of both it was."""
-    return shape[next((at for at, n in enumerate(shape) if n != 1), len(shape)) :]
-
-
-def _spreads(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether a value of the given shape can be broadcast to `shape`."""
-    behind = shape[len(shape) - len(given) :] if len(given) <= len(shape) else ()
-    return len(behind) == len(given) and all(
-        n == 1 or n == m for n, m in zip(given, behind, strict=True)
-    )
 
 
 def _index_put_kernel(

@@ -290,3 +290,17 @@ def numbered(k: Loops, a: LoopTensor, number: Place) -> tuple[LoopTensor, tuple[
             at = at % size if hasattr(at, "extents") else k.make("irem", at, size)
         found.append(at)
     return a, tuple(found)
+
+
+def without_leading_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """What the error names. An assignment leaves out leading ones that are numbers and keeps those
+    that are symbols: the text may not tell which of both it was."""
+    return shape[next((at for at, n in enumerate(shape) if n != 1), len(shape)) :]
+
+
+def spreads(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a value of the given shape can be broadcast to `shape`."""
+    behind = shape[len(shape) - len(given) :] if len(given) <= len(shape) else ()
+    return len(behind) == len(given) and all(
+        n == 1 or n == m for n, m in zip(given, behind, strict=True)
+    )

@@ -24,7 +24,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import whole
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import lock
-from aotlite.ir.graph.role import Output
+from aotlite.ir.graph.role import Output, Result
 from aotlite.stages.records.capture_inputs import SourceRole
 from aotlite.stages.s10_runtime.backward.double_backward import FORM, MOVED, forbid_second_order
 from aotlite.stages.s10_runtime.backward.memory.mutations import (
@@ -327,7 +327,7 @@ class CompiledBackward(TapeNode):
                     "clone(), or after the backward. (SAV-2)",
                 )
 
-    def _of_this_call(self, role: Any, error: Exception) -> Exception:
+    def _of_this_call(self, role: Result, error: Exception) -> Exception:
         """The error of a result, with the versions that this call's storages have (SAV-2)."""
         made = copied_error(error)
         inside = self.plan.facts.written_inside.get(role)
