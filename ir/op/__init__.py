@@ -227,7 +227,8 @@ class PureOp(Op):
     numbers: str = attrs.field(kw_only=True, default="held")
     """Pointwise: how a number in a tensor's place is rounded. "held": to the dtype that the op
     computes in. "wide": the same, but to float32 for a 16-bit float. "unwrapped": as "held", but
-    integers are left as they are."""
+    integers are left as they are. ", computed" at the end: the kernel computes with the number
+    itself, as Python does (`1 - weight`), so that no tensor can have its place."""
     held: tuple[int, ...] = attrs.field(kw_only=True, default=())
     """Pointwise: positions of numbers that are rounded to `holds(promoted dtype)` instead."""
     holds: Callable[[Any], Any] | None = attrs.field(kw_only=True, default=None)
@@ -260,6 +261,11 @@ class PureOp(Op):
     """The memory that the kernel may hold beside its results; None for that of its cost class
     (`ir/op/workspace.py`)."""
     pure: ClassVar[bool] = True
+
+    @property
+    def computes_numbers(self) -> bool:
+        """Whether the kernel computes with a number itself, before it meets arrays."""
+        return self.numbers.endswith("computed")
 
 
 @attrs.define(eq=False, slots=True, repr=False)

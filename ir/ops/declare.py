@@ -38,7 +38,7 @@ from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.op.schema import Schema, inplace_schema
 from aotlite.ir.ops.kinds import FLOAT8, Refused, refuse
 from aotlite.ir.ops.loops import Element
-from aotlite.ir.ops.precision import accumulator, cast, number_in
+from aotlite.ir.ops.precision import WIDE_NUMBERS, accumulator, cast, number_in
 from aotlite.ir.scalar.functions.formula import SCALARS
 
 Formulas = Mapping[str, Callable[..., object]] | None
@@ -311,7 +311,7 @@ def pointwise_kernel(
         for i in held:
             kind = type(operands[i])
             if kind in _KINDS and (kind is not int or numbers != "unwrapped"):
-                operands[i] = number_in(wide if numbers == "wide" else dtype, operands[i])
+                operands[i] = number_in(wide if numbers in WIDE_NUMBERS else dtype, operands[i])
         computed = compute(xp, *operands)
         if wide is not dtype and computed.dtype != meta.dtype.numpy:
             return cast(xp, computed, meta.dtype)
@@ -344,9 +344,10 @@ def _narrowed(
 
     As in PyTorch, a 0-d tensor that is not the first operand is treated like a number.
     """
+    is_wide = numbers in WIDE_NUMBERS
     return tuple(
         [
-            a if numbers == "wide" and i and not getattr(a, "shape", ()) else _cast(xp, a, target)
+            a if is_wide and i and not getattr(a, "shape", ()) else _cast(xp, a, target)
             for i, a in enumerate(args)
         ]
     )

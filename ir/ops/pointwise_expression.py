@@ -16,7 +16,7 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import PureOp
 from aotlite.ir.op.binding import NUMBERS
-from aotlite.ir.ops.precision import number_in
+from aotlite.ir.ops.precision import WIDE_NUMBERS, number_in
 from aotlite.ir.scalar.expression import Scalar, cast, const, number, parameter
 from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.symint import SymInt
@@ -44,6 +44,8 @@ def expression_of(op: PureOp, result: DType, args: Sequence[Any], tensors: Seque
     a number divided by 0.
     """
     assert op.scalar is not None
+    if op.computes_numbers and _computes_with_symbols(op, args):
+        raise ArithmeticError(f"{op.name}: {args} has symbols, expected numbers to compute with")
     narrow = wide = result  # of an op that only chooses or casts
     if op.computes is not None and op.holds is not None:
         promoted = _promoted(op, args, tensors)
@@ -60,6 +62,15 @@ def expression_of(op: PureOp, result: DType, args: Sequence[Any], tensors: Seque
     if not isinstance(value, Number):
         raise TypeError(f"{op.name}: its 'scalar' gives {value!r}, expected a Scalar or a number")
     return cast(number(value, wide), result)
+
+
+def _computes_with_symbols(op: PureOp, args: Sequence[Any]) -> bool:
+    """Whether the kernel would compute with doubles that are not known yet."""
+    kinds = [parameter.type for parameter in op.schema.parameters]
+    return any(
+        kind.holds_number and (type(a) in _SYMBOLIC or type(a) in _KINDS)
+        for kind, a in zip(kinds, args, strict=True)
+    ) and any(type(a) in _SYMBOLIC for a in args)
 
 
 def expression_of_call(op: PureOp, result: DType, args: Sequence[object]) -> Scalar | None:
@@ -106,7 +117,7 @@ _SINGLE_ROUNDED = (dtypes.float32, dtypes.float64)
 
 def _size_float(op: PureOp, value: SizeFloat, narrow: DType, wide: DType) -> Scalar:
     """Returns a float made of sizes as the kernel holds it: a double, rounded once."""
-    held = wide if op.numbers == "wide" else narrow
+    held = wide if op.numbers in WIDE_NUMBERS else narrow
     if op.numbers == "unwrapped" or held not in _SINGLE_ROUNDED or wide not in _SINGLE_ROUNDED:
         raise OverflowError(f"{op.name}: {value} as {held}, expected a number")
     return cast(const(value, held), wide)
@@ -120,7 +131,7 @@ def _number(op: PureOp, i: int, value: object, narrow: DType, wide: DType) -> ob
     if kind is SymInt and i in op.mixed:
         if wide.kind == dtypes.INTEGER and wide is not dtypes.int64:
             raise OverflowError(f"{op.name}: {value} as {wide}, which may not hold it")
-        return cast(const(value, wide if op.numbers == "wide" else narrow), wide)
+        return cast(const(value, wide if op.numbers in WIDE_NUMBERS else narrow), wide)
     if kind is SizeFloat:
         raise OverflowError(f"{op.name}: {value}, expected a number")
     if kind not in _KINDS:
@@ -131,12 +142,12 @@ def _number(op: PureOp, i: int, value: object, narrow: DType, wide: DType) -> ob
         return value
     if kind is int and op.numbers == "unwrapped":
         return value
-    return number_in(wide if op.numbers == "wide" else narrow, value)
+    return number_in(wide if op.numbers in WIDE_NUMBERS else narrow, value)
 
 
 def _operand(op: PureOp, i: int, a: Elements, k: int, narrow: DType, wide: DType) -> Scalar:
     """Returns the parameter of an operand's elements, cast to the dtype of the computation."""
     value = parameter(k, a.dtype)
-    if wide is not narrow and not (op.numbers == "wide" and i and not a.shape):
+    if wide is not narrow and not (op.numbers in WIDE_NUMBERS and i and not a.shape):
         value = cast(value, narrow)  # 16-bit floats: rounded before they are widened
     return cast(value, wide)

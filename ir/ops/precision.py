@@ -9,6 +9,8 @@ from aotlite.ir.arrays import Array, Namespace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.op.operand import Operand
 
+WIDE_NUMBERS = ("wide", "wide, computed")
+"""The `PureOp.numbers` of ops whose numbers are float32 beside 16-bit floats."""
 _NARROW = (dtypes.float16, dtypes.bfloat16, dtypes.float8_e4m3fn, dtypes.float8_e5m2)
 
 

@@ -19,6 +19,8 @@ from tests.samples import samples_of
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
 BACKENDS = ["reference", pytest.param("cpu", marks=needs_compiler)]
 FLOATS = (0.1, 0.2, -0.3, 0.0, -0.0, 2.0, 1e300, math.inf, math.nan)
+EDGES = (0.9, 0.9999999, 1 - 2**-53, 1 + 1e-9, 0.49999999999, -0.9999999, 1e-45, 2.5e-310, 3.5e38)
+"""Doubles that are other numbers as float32, on the other side of 1 or 0.5, or at an end."""
 
 
 def words(result: Any) -> object:
@@ -189,7 +191,8 @@ def test_floats_and_sizes_change_together() -> None:
 
 # ------------------------------------------------------------------------- the law beneath it
 def numbers_in(op: PureOp) -> list[int]:
-    if op.numbers == "unwrapped" or "seed" in [each.name for each in op.schema.parameters]:
+    names = [each.name for each in op.schema.parameters]
+    if op.numbers == "unwrapped" or op.computes_numbers or "seed" in names:
         return []
     return [i for i, each in enumerate(op.schema.parameters) if each.type.holds_number]
 
@@ -220,7 +223,7 @@ def test_a_tensor_of_no_dimensions_is_a_number(name: str) -> None:
         args = arguments(op, sample)
         if args is None:
             continue
-        for number in (*FLOATS, 0.5, 1 / 3):
+        for number in (*FLOATS, *EDGES, 0.5, 1 / 3):
             first = (*args[:i], number, *args[i + 1 :])
             tensors = op.operands(first)
             kinds = {each.dtype for each in tensors if each.is_floating_point()}
@@ -228,6 +231,8 @@ def test_a_tensor_of_no_dimensions_is_a_number(name: str) -> None:
                 continue
             with np.errstate(all="ignore"):
                 held = al.tensor(np.array(number).astype(kinds.pop().numpy))
+            if held == 0 != number:
+                continue  # the op takes the number
             second = (*args[:i], held, *args[i + 1 :])
             try:
                 if op.result(first) != op.result(second):
@@ -240,6 +245,35 @@ def test_a_tensor_of_no_dimensions_is_a_number(name: str) -> None:
             assert np.signbit(one.numpy()).tolist() == np.signbit(other.numpy()).tolist() or (
                 not one.is_floating_point() or np.isnan(one.numpy()).any()
             )
+
+
+COMPUTED: dict[str, Callable[[Any, Any, float], Any]] = {
+    "a weight": lambda x, y, s: al.lerp(x, y, s),
+    "a weight, in place": lambda x, y, s: (x * 1).lerp_(y, s),
+    "a sum": lambda x, y, s: x.add(s, alpha=0.3) - y,
+    "a difference, in place": lambda x, y, s: (x * 1).sub_(s, alpha=0.3) - y,
+}
+
+
+@pytest.mark.rules("DYN-27")
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", COMPUTED)
+def test_an_op_that_computes_with_the_double_takes_the_number(
+    name: str, backend: str, requires_grad: bool
+) -> None:
+    """`lerp` computes 1 - weight, which is another number of a weight that is rounded."""
+    compiled = al.compile(COMPUTED[name], dynamic=None, backend=backend)
+    for number in (*EDGES, *FLOATS):
+        found = []
+        for each in (COMPUTED[name], compiled):
+            x, y = al.ones(1, requires_grad=requires_grad), al.zeros(1)
+            with np.errstate(all="ignore"):
+                result = each(x, y, number)
+                if requires_grad:
+                    result.sum().backward()
+            found.append((words(result), repr(x.grad)))
+        assert found[0] == found[1]
 
 
 @pytest.mark.rules("DYN-27")

@@ -19,7 +19,10 @@ from aotlite.backends.cuda.target import H100
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.ir.meta import table_in
+from aotlite.ir.op import OPS, PureOp
 from aotlite.ir.symbols.proving import Demands, proving
+from tests.rules.test_dyn_floats import arguments
+from tests.samples import samples_of
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
 BACKENDS = ["reference", pytest.param("cpu", marks=needs_compiler)]
@@ -410,3 +413,51 @@ def test_a_module_that_compares_classes_by_is_keeps_python_s(compares: bool) -> 
     for size in SIZES:
         assert words(compiled(made(size))) == words(made(size)[: size // 2])
     assert len(compiled.entries) == (len(SIZES) if compares else 1)
+
+
+# ------------------------------------------------------------------------- the law beneath it
+SCALED: tuple[tuple[int, float | None], ...] = (
+    *((3, 1 / 3), (9_999_999, 1e-7 * 0.9999999), (10**6, -1e-6), (3, 1.5e30)),
+    *((3, None), (16_777_217, None), (33_554_435, None)),
+)
+"""Rows, and what they are multiplied by, if anything: near 1, and ints that no float32 holds."""
+
+
+@needs_compiler
+@pytest.mark.rules("DYN-37", "SIZ-21")
+@pytest.mark.parametrize(
+    "name",
+    [n for n, op in OPS.items() if isinstance(op, PureOp) and op.mixed and op.scalar is not None],
+)
+def test_a_kernel_computes_with_numbers_of_sizes_as_with_numbers(name: str) -> None:
+    """Bit for bit what a compilation for the number gives, in every op with a scalar formula."""
+    op = OPS[name]
+    assert isinstance(op, PureOp)
+    for sample in samples_of(name)[:3]:
+        args = arguments(op, sample)
+        for i in op.mixed:
+            if args is not None and not isinstance(args[i], al.Tensor):
+                check_number(op, args, i)
+
+
+def check_number(op: PureOp, args: tuple[Any, ...], i: int) -> None:
+    given = [each for each in args if isinstance(each, al.Tensor)]
+
+    def function(rows: Any, scale: float | None, *tensors: Any) -> Any:
+        left = iter(tensors)
+        put = [next(left) if isinstance(each, al.Tensor) else each for each in args]
+        put[i] = rows.shape[0] if scale is None else rows.shape[0] * scale
+        return tensors[0]._apply(op, tuple(put))
+
+    shapes = {"scale": None}
+    compiled = al.compile(function, dynamic=True, dynamic_shapes=shapes, backend="cpu")
+    for rows, scale in SCALED:
+        found = []
+        for each in (al.compile(function, dynamic=False, backend="cpu"), compiled):
+            with np.errstate(all="ignore"):
+                try:
+                    result = each(al.zeros(1).expand(rows), scale, *given)
+                    found.append((str(result.meta), repr(result.tolist())))
+                except al.AotliteError as error:
+                    found.append((type(error).__name__, str(error)))
+        assert found[0] == found[1]

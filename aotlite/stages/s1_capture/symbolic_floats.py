@@ -83,7 +83,7 @@ class FloatRecorder(CaptureRecorder):
     def _input(self, op: Op, args: tuple[object, ...], i: int, number: SymFloat) -> Tensor | None:
         """The tensor that a node takes in the place of a number; None where it takes the number."""
         pure = op.functional if isinstance(op, InplaceOp) else op
-        if not isinstance(pure, PureOp) or pure.numbers == "unwrapped":
+        if not isinstance(pure, PureOp) or pure.numbers == "unwrapped" or pure.computes_numbers:
             return None  # that of a power is looked at
         if not op.schema.parameters[i].type.holds_number:
             return None

@@ -29,6 +29,7 @@ ADD_SCALED = pointwise(
     element=lambda f, a, b, alpha: a + b * alpha,
     vjp={"self": lambda grad: grad, "other": lambda grad, alpha: grad * conj(alpha)},
     refuses=STORED,
+    numbers="held, computed",
     rounds=("alpha",),
     inplace=True,
     linear=(("self", "other"),),
@@ -39,6 +40,7 @@ SUB_SCALED = pointwise(
     element=lambda f, a, b, alpha: a - b * alpha,
     vjp={"self": lambda grad: grad, "other": lambda grad, alpha: -grad * conj(alpha)},
     refuses=ANY_BOOL | STORED,
+    numbers="held, computed",
     rounds=("alpha",),
     inplace=True,
     linear=(("self", "other"),),
@@ -178,7 +180,7 @@ LERP = pointwise(
         "weight": lambda grad, self, end: grad * conj(end - self),
     },
     rule=_lerp_rule,
-    numbers="wide",
+    numbers="wide, computed",
     inplace=True,
 )
 
