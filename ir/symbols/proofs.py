@@ -87,6 +87,9 @@ class Facts:
             value = self._operand_of(atom)
             if value is None:
                 self._extremes.append(atom)
+            elif _mentions(self.settled(value), atom):  # s0 is s1 * min(1, s0): a mere fact
+                self._say(("==", {(atom,): 1}, value, True))
+                self.learn_zero(add({(atom,): 1}, value, -1))
             else:
                 self._values[atom] = value
                 self._say(("==", {(atom,): 1}, value, True))
@@ -250,7 +253,7 @@ class Facts:
             c = terms[(atom,)]
             if abs(c) == 1 and not any(atom in m for m in terms if m != (atom,)):
                 rest = {monomial: -c * k for monomial, k in terms.items() if monomial != (atom,)}
-                if not any(_is_within(atom, other) for m in rest for other in m):
+                if not _mentions(rest, atom):
                     self._values[atom] = rest
                     self._say(("==", {(atom,): 1}, rest, True))
                     self._keep_bounds(atom, rest)
@@ -302,6 +305,11 @@ def _apart(terms: Terms) -> tuple[dict[Monomial, int], int]:
     rest = dict(terms)
     constant = rest.pop((), 0)
     return rest, constant
+
+
+def _mentions(terms: Terms, atom: Atom) -> bool:
+    """Whether a polynomial has an atom, or a call of it."""
+    return any(other == atom or _is_within(atom, other) for m in terms for other in m)
 
 
 def _of_one_symbol(terms: Terms) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -45,3 +46,41 @@ def test_bounds_only_become_tighter(lower: int | None) -> None:
                 assert before is None or low is not None and low >= before, (names, size)
                 assert above is None or high is not None and high <= above, (names, size)
             known = bounds
+
+
+AT_ZERO: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "a == c * min(1, b)": lambda a, b, c: a == c * least(b),
+    "c == b * min(1, a)": lambda a, b, c: c == b * least(a),
+    "a == b": lambda a, b, c: a == b,
+    "b == a * c": lambda a, b, c: b == a * c,
+    "b <= 1": lambda a, b, c: b <= 1,
+    "a < 2": lambda a, b, c: a < 2,
+    "a * a != 4": lambda a, b, c: a * a != 4,
+    "c * b >= 0": lambda a, b, c: c * b >= 0,
+}
+
+
+def least(size: Any) -> Any:
+    return size.table.call("min", 1, size)
+
+
+def test_no_value_leads_back_to_itself() -> None:
+    """`min(1, b)` is b where b is at most 1; with b == c * min(1, b) that is no value for it."""
+
+    def too_long(*_: object) -> None:
+        raise TimeoutError(f"facts are put into each other without end: {names}")
+
+    before = signal.signal(signal.SIGALRM, too_long)
+    try:
+        for names in itertools.permutations(AT_ZERO, 4):
+            signal.alarm(20)
+            table = SymbolTable()
+            a, b, c = (table.symbol(0, name, lower=0) for name in "abc")
+            for name in names:
+                assert AT_ZERO[name](a, b, c)
+            for size in (a, b, c, least(a), least(b), a * c):
+                low, high = table.range(size)
+                assert (low is None or low <= 0) and (high is None or high >= 0)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
