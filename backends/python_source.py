@@ -98,14 +98,25 @@ class PythonSource:
             self.scope[thing.__name__] = thing
 
     def constant(self, value: object, kind: str = "C", note: str | None = None) -> str:
-        """Returns the name of this object in the scope: `kind` and a number; one name an object."""
+        """Returns the name of this object in the scope: `kind` and a number; one name an object.
+
+        Nothing looks into it, so it may be a user's: see `record` for others.
+        """
+        return self._named(value, kind, note, is_record=False)
+
+    def record(self, value: object, kind: str = "C", note: str | None = None) -> str:
+        """`constant` for what stages made of sizes, such as a meta. In a text for many sizes it is
+        another object for each of them where symbols are in it."""
+        return self._named(value, kind, note, is_record=True)
+
+    def _named(self, value: object, kind: str, note: str | None, *, is_record: bool) -> str:
         key = (kind, id(value))
         name = self._names.get(key)
         if name is None:
             number = self._counts.get(kind, 0)
             self._counts[kind] = number + 1
             name = self._names[key] = f"{kind}{number}"
-            if self.sizes is not None and self.sizes.has_sizes(value):
+            if is_record and self.sizes is not None and self.sizes.has_sizes(value):
                 self.sized[name] = self.sizes.text(value)
                 self._alive.append(value)  # alive, for its id
             else:
@@ -131,7 +142,7 @@ class PythonSource:
 
     def spelled(self, size: SymInt) -> str:
         """Returns the name of a size in the text, which stands where a number would."""
-        return self.constant(size, "size")
+        return self.record(size, "size")
 
     # --- functions
     def text(self, name: str, parameters: str) -> str:

@@ -289,7 +289,7 @@ class _Writer:
         if self._is_whole(placed, buffer):
             return name
         meta = placed.meta
-        shape, dtype = self.source.constant(meta.shape), self.source.constant(meta.dtype.numpy)
+        shape, dtype = self.source.record(meta.shape), self.source.constant(meta.dtype.numpy)
         return f"ndarray({shape}, {dtype}, {memory}, ({start}) * {meta.dtype.itemsize})"
 
     def _is_whole(self, placed: Placed, buffer: ProgramBuffer) -> bool:

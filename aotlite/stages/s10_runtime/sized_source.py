@@ -6,19 +6,20 @@ All others are globals that instances share. Rule: DYN-41. Spec: `specs/size_reg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from types import CodeType, FunctionType
+from itertools import chain
+from types import FunctionType
 from typing import Any, Final
 
 import attrs
 
 from aotlite.backends.python_source import Making
+from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.arrays.device import Device
-from aotlite.ir.dtypes import DType
 from aotlite.ir.graph.symbolic.size_code import SizeCode
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.proving import Unproved
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import SymbolTable
@@ -42,7 +43,7 @@ class SizedSource(FunctionSource):
     def __init__(
         self, table: SymbolTable, inputs: Mapping[InputRole, TensorMeta | None] | None = None
     ) -> None:
-        self.code = size_code(table)
+        self.table, self.code = table, size_code(table)
         super().__init__(sizes=self.code)
         self.roles = {name_of(role): role for role in inputs or ()}
         """The inputs of other sizes in other calls, by their variables."""
@@ -80,36 +81,43 @@ class SizedSource(FunctionSource):
         text = self.text(name, parameters)
         whole = self.wrapped(text, name, [*first, *self.given])
         for each, value in self.scope.items():
-            if each not in self.sized and _held_size(value):
+            if each not in self.sized and _held_size(value, self.table):
                 raise Unproved(f"the constant {each}, {words(value)}, for each size")
         return self.executed(whole, "making", f"<aotlite {name} {number}>"), text
 
 
-def _held_size(value: object) -> bool:
-    """Whether a constant holds a symbol: in records, containers, and partial functions."""
+def _held_size(value: object, table: SymbolTable) -> bool:
+    """Whether a constant holds a symbol of the table: in records, and functions of aotlite's. What
+    is a user's is not looked into."""
     waiting, seen = [value], set()
     while waiting:
         each = waiting.pop()
         kind: Any = type(each)
-        if kind in _PLAIN:
-            continue
-        if kind is SymInt or getattr(each, "table", None) is not None:
-            return True
-        if kind is TensorMeta or id(each) in seen:
-            continue
-        seen.add(id(each))
-        if isinstance(each, (tuple, list, set, frozenset)):
-            waiting += each
-        elif isinstance(each, Mapping):
-            waiting += [*each, *each.values()]
-        elif isinstance(each, partial):
-            waiting += [*each.args, *each.keywords.values()]
-        elif isinstance(each, FunctionType):
-            waiting += [cell.cell_contents for cell in each.__closure__ or ()]
-        elif attrs.has(kind):
-            waiting += [getattr(each, field.name, None) for field in kind.__attrs_attrs__]
+        if kind in _SIZED:
+            if each.table is table:  # type: ignore[attr-defined]
+                return True
+        elif id(each) not in seen:
+            seen.add(id(each))
+            waiting += _held_by(each, kind)
     return False
 
 
-_PLAIN: Final = {int, float, bool, str, type, type(None), DType, Device, CodeType}
-"""Classes without symbols."""
+def _held_by(each: Any, kind: Any) -> Iterable[object]:
+    if kind in (tuple, ViewChain):
+        return each
+    if kind is partial:
+        return (*each.args, *each.keywords.values())
+    if kind is FunctionType:
+        cells = each.__closure__ if str(each.__module__).startswith(_OURS) else None
+        return [cell.cell_contents for cell in cells or ()]
+    if not (str(kind.__module__).startswith(_OURS) and attrs.has(kind)):
+        return ()
+    inside: list[Any] = [getattr(each, field.name, None) for field in kind.__attrs_attrs__]
+    many = [x for x in inside if type(x) in (list, set, frozenset)]
+    maps = [x for x in inside if type(x) is dict]
+    return chain(inside, *many, *maps, *[x.values() for x in maps])
+
+
+_SIZED: Final = (SymInt, SizeFloat, TensorMeta)
+_OURS: Final = ("aotlite.backends.", "aotlite.eager.", "aotlite.ir.", "aotlite.stages.")
+"""Packages without objects of users."""

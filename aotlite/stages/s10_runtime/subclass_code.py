@@ -82,7 +82,7 @@ class SubclassWriter:
         spec = source.literal(wrapping.spec) if wrapping.spec is None else self._spec(wrapping.spec)
         names = [attr for attr, _, _ in wrapping.parts]
         inner = ", ".join([f"{attr!r}: {part}" for attr, part in zip(names, parts, strict=True)])
-        meta_ = source.constant(meta, "M", str(meta))
+        meta_ = source.record(meta, "M", str(meta))
         kind_ = source.constant(kind, "T", kind.__name__)
         pairs = zip(names, parts, strict=True)
         held = [f"getattr({name}, {attr!r}, None) is {part}" for attr, part in pairs]
@@ -158,7 +158,7 @@ def write_tangent(
     what = source.constant(result, "R", str(result))
     if wrapping is None:
         return
-    how = source.constant(wrapping, "W", str(wrapping))
+    how = source.record(wrapping, "W", str(wrapping))
     kind = source.constant(wrapping.kind, "T", wrapping.kind.__name__)
     spec = spec_test(source, f"{name}_s", wrapping.spec)
     names = [attr for attr, _, _ in wrapping.parts]

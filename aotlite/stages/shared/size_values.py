@@ -33,6 +33,8 @@ _ROOMS = ("aotlite.stages.records.", "aotlite.eager.base.")
 """Records of these packages are looked into."""
 _PLAIN = frozenset((int, float, bool, type(None), type, DType, Device, *ROLES))
 """Classes of what has no sizes."""
+_PRINTED = (str, SymInt, SizeFloat)
+"""Classes of what an error may be given of sizes."""
 
 
 class AtSizes:
@@ -136,12 +138,17 @@ class AtSizes:
         return step if is_same else attrs.evolve(step, **changes)
 
     def _error(self, error: BaseException) -> BaseException:
-        """The error with numbers in its text: it is recorded once, and raised for many sizes."""
-        args, notes = self.put(error.args), self.put(getattr(error, "__notes__", []))
-        if args is error.args and notes is getattr(error, "__notes__", notes):
+        """The error with numbers in its text: it is recorded once, and raised for many sizes.
+        What else a user gave it is not looked into."""
+        given, said = error.args, getattr(error, "__notes__", [])
+        args, notes = (
+            [self.put(each) if type(each) in _PRINTED else each for each in before]
+            for before in (given, said)
+        )
+        if _same(args, given) and _same(notes, said):
             return error
         made = copy.copy(error)
-        made.args = args
+        made.args = tuple(args)
         if notes:
             made.__notes__ = notes
         return made

@@ -204,7 +204,7 @@ class _Writer(BackwardWriter):
     def _results(self) -> None:
         source = self.source
         given = list(self.graph.outputs_with((Output, Part)))
-        metas = source.constant([value.meta for _, value in given], "V", "metas")
+        metas = source.record(tuple([value.meta for _, value in given]), "V", "metas")
         source.use(tensors_over)
         made = f"tensors_over(found[:{len(given)}], {metas})"
         if not self.order.subclass_metas:

@@ -164,7 +164,7 @@ class BackwardWriter:
         source = self.source
         source.use(dense_part)
         known = [source.constant(each, letter) for each, letter in ((result, "R"), (kind, "T"))]
-        expected = source.constant(meta, "M", str(meta))
+        expected = source.record(meta, "M", str(meta))
         source.use(is_like, Tensor)
         source.add(f"if type({name}) is not Tensor or {name}.meta is not {expected}:")
         source.add(f"    if not is_like({name}, {expected}):")
@@ -174,7 +174,7 @@ class BackwardWriter:
     def _tangent(self, name: str, meta: TensorMeta) -> str:
         """The value of a dense gradient in the layout of the recorded backward (TAN-3)."""
         source = self.source
-        expected = source.constant(meta, "M", str(meta))
+        expected = source.record(meta, "M", str(meta))
         source.add(f"if {name}.meta is not {expected}:")
         source.add(f"    {name} = laid_out({name}, {expected})")
         if not travels_as_array(meta):
@@ -210,7 +210,7 @@ class BackwardWriter:
             source.add(f"found = found[:{len(metas)}]")
         if share_memory(self.graph) or len(metas) > MANY:
             source.use(tensors_over)
-            made = f"tensors_over(found, {source.constant(metas, 'V', 'metas')})"
+            made = f"tensors_over(found, {source.record(tuple(metas), 'V', 'metas')})"
             self._return(made, metas)
             return
         source.use(tensor_over)
@@ -219,7 +219,7 @@ class BackwardWriter:
         tensors = [
             "None"
             if meta is None
-            else f"tensor_over({name}[0], {source.constant(meta, 'M', str(meta))}, {name}[1])"
+            else f"tensor_over({name}[0], {source.record(meta, 'M', str(meta))}, {name}[1])"
             for name, meta in zip(names, metas, strict=True)
         ]
         self._return(f"[{', '.join(tensors)}]", metas)
@@ -256,7 +256,7 @@ class BackwardWriter:
     def _dense_part(self, name: str, meta: TensorMeta | None, expected: TensorMeta) -> str:
         """The variable of a part's gradient; zeros if none reaches this part, but other ones."""
         if meta is not expected:
-            layout = self.source.constant(expected, "M", str(expected))
+            layout = self.source.record(expected, "M", str(expected))
             self.source.use(zeros if meta is None else laid_out)
             made = f"zeros({layout})" if meta is None else f"laid_out({name}, {layout})"
             self.source.add(f"{name} = {made}")

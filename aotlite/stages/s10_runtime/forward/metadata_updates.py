@@ -93,7 +93,7 @@ class MetadataUpdateWriter:
         names: list[str] = []
         for change in changes:
             names.append(f"m{len(names)}")
-            how = self.source.constant(change.window.view, "V", "other memory")
+            how = self.source.record(change.window.view, "V", "other memory")
             origin = self._origin(change.window)
             self.source.add(f"{names[-1]} = rebuilt({origin}, {how}, detached)")
             if change.window.view.version is not None:

@@ -145,7 +145,7 @@ class ResultWriter:
             return name
         self.changes.note_detached()
         self.source.use(rebuilt)
-        how = self.source.constant(view, "V", chain_words(view.chain))
+        how = self.source.record(view, "V", chain_words(view.chain))
         self.source.add(f"{name} = rebuilt({origin}, {how}, detached)")
         if view.version is not None:
             self.source.use(hide)
@@ -182,4 +182,4 @@ class ResultWriter:
             make = detached_view
         self.source.use(make)
         text = f"{chain_words(view.chain)} -> {quick.meta}"
-        return f"{make.__name__}({origin}, {self.source.constant(quick, 'V', text)})"
+        return f"{make.__name__}({origin}, {self.source.record(quick, 'V', text)})"

@@ -242,7 +242,7 @@ class EntryWriter:
             value = self._value_of(role)
             if type(value) is Node and not isinstance(role, (MutatedInput, *RNG_OUTPUTS)):
                 made = self.variables.add_tensor(role)
-                text = self.source.constant(value.meta, "M", str(value.meta))
+                text = self.source.record(value.meta, "M", str(value.meta))
                 self.source.add(f"{made} = tensor_over({name}[0], {text}, {name}[1])")
 
     # --- the tape
@@ -305,14 +305,14 @@ class EntryWriter:
         new = self.variables.returned(role)
         if each.extent is not None:
             self.source.use(write_seen)
-            meta = self.source.constant(value.meta, "M", str(value.meta))
+            meta = self.source.record(value.meta, "M", str(value.meta))
             self.source.add(f"write_seen({name}, {new}, {meta}, {each.extent[0]})")
         elif travels_as_array(value.meta):
             arrays = value.meta.device.arrays
             self.source.add(copy_line(self.source, arrays, f"{name}._data", new))
         else:
             self.source.use(write_window)
-            meta = self.source.constant(value.meta, "M", str(value.meta))
+            meta = self.source.record(value.meta, "M", str(value.meta))
             self.source.add(f"write_window({name}, {new}, {meta})")
 
     def _histories(self) -> None:
@@ -338,7 +338,7 @@ class EntryWriter:
         self.source.use(change_geometry_of)
         for name, steps in changes:
             if steps:
-                self.source.add(f"change_geometry_of({name}, {self.source.constant(steps, 'V')})")
+                self.source.add(f"change_geometry_of({name}, {self.source.record(steps, 'V')})")
 
     def _tree(self, spec: Any, names: Any) -> str:
         """The results in their containers."""

@@ -147,7 +147,7 @@ class BackwardMemoryWriter:
                 continue
             value = self.final[each.owner]
             if count:
-                meta = self.source.constant(value.meta, "M", str(value.meta))
+                meta = self.source.record(value.meta, "M", str(value.meta))
                 self.source.use(write_window)
                 self.source.add(f"write_window(m{number}, found[{place}], {meta})")
                 self.source.add(f"m{number}.storage.version += {count}")
