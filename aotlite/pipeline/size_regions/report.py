@@ -177,7 +177,8 @@ class EntryReports:
         which the function, traced again, is another program. A condition that excludes sizes for
         nothing is shown with some of them; one of the function's own is dropped where the program
         is the same whichever way the branch goes, and calls at these sizes are of the entry then
-        (DYN-24).
+        (DYN-24). A function that may print, or write to what others see, does not run again:
+        `unknown` names the line.
 
         >>> import aotlite as al
         >>> double = al.compile(lambda x: x * 2 if x.shape[0] > 3 else x, dynamic=True)

@@ -127,6 +127,7 @@ def _changing_with(
     known = {each: asked for each, asked in sizes.requests.items() if not asked.is_float}
     whole = SymbolicSizes({**free, **known})
     try:
+        retrace.check_silent()
         retrace.traced(whole)
     except Exception:  # the function may raise anything when it runs again: nothing is advised then
         return {}

@@ -48,9 +48,11 @@ from aotlite.stages.shared.size_values import AtSizes
 if TYPE_CHECKING:
     from aotlite.ir.graph import symbolic_check
     from aotlite.ir.symbols.validation import outcomes, weakest
+    from aotlite.pipeline.size_regions.proof import python_writes
 else:  # for who asks for witnesses
     symbolic_check = deferred("aotlite.ir.graph.symbolic_check")
     outcomes = deferred("aotlite.ir.symbols.validation.outcomes")
+    python_writes = deferred("aotlite.pipeline.size_regions.proof.python_writes")
     weakest = deferred("aotlite.ir.symbols.validation.weakest")
 
 Rest: TypeAlias = Callable[[Request, Captured, StageRecords], None]
@@ -121,6 +123,19 @@ class Retrace:
         made.table.computes.scopes = sizes.table.computes.scopes
         return made
 
+    def check_silent(self) -> None:
+        """Raises Unrepeatable if the function, or what users gave for its compilation, may write
+        to what others see when it runs again."""
+        options, function = self.compilation.options, self.request.function
+        own = (*options.passes, *options.decompositions.values(), *options.stages.values())
+        given = (*own, options.partition, *(options.saved_hooks or ()))
+        write = python_writes.first_write([function, *self._leaves(), *given])
+        if write is not None:
+            raise Unrepeatable(f"not examined, since the function does not run again: it {write}")
+
+    def _leaves(self) -> list[object]:
+        return [each() if isinstance(each, ref) else each for each in self.leaves]
+
     def traced(self, sizes: SymbolicSizes, rest: Rest = lambda *_: None) -> Traced:
         """The graphs of a trace, and the function's metadata, by stage."""
         found: Traced = {}
@@ -129,7 +144,7 @@ class Retrace:
             if isinstance(made, (Graph, FunctionMeta, Convention)):
                 found[stage] = made
 
-        leaves = [each() if isinstance(each, ref) else each for each in self.leaves]
+        leaves = self._leaves()
         for index, (leaf, kept) in enumerate(zip(leaves, self.leaves, strict=True)):
             if leaf is None and kept is not None:
                 raise Unrepeatable(f"argument {index} of the call that was traced is gone")
@@ -225,6 +240,7 @@ def needs_of(
     retrace: Retrace, sizes: SymbolicSizes, guards: Sequence[Assumption]
 ) -> list[weakest.GuardNeed]:
     """Why each of these guards of a region is needed. Raises Unrepeatable."""
+    retrace.check_silent()
     numbers: dict[GivenRole, int] = {Primal(i): number for i, number in sizes.numbers.items()}
     symbolic: dict[GivenRole, TensorMeta | int] = {**sizes.metas, **numbers}
     sizes = retrace.symbols(sizes)
