@@ -98,10 +98,7 @@ class PythonSource:
             self.scope[thing.__name__] = thing
 
     def constant(self, value: object, kind: str = "C", note: str | None = None) -> str:
-        """Returns the name of this object in the scope: `kind` and a number; one name an object.
-
-        Nothing looks into it, so it may be a user's: see `record` for others.
-        """
+        """Returns the name in the scope of an object. Nothing looks into it: it may be a user's."""
         return self._named(value, kind, note, is_record=False)
 
     def record(self, value: object, kind: str = "C", note: str | None = None) -> str:
@@ -110,11 +107,10 @@ class PythonSource:
         return self._named(value, kind, note, is_record=True)
 
     def _named(self, value: object, kind: str, note: str | None, *, is_record: bool) -> str:
+        """The name is `kind` and a number; one name an object."""
         key = (kind, id(value))
-        name = self._names.get(key)
-        if name is None:
-            number = self._counts.get(kind, 0)
-            self._counts[kind] = number + 1
+        if key not in self._names:
+            self._counts[kind] = number = self._counts.get(kind, -1) + 1
             name = self._names[key] = f"{kind}{number}"
             if is_record and self.sizes is not None and self.sizes.has_sizes(value):
                 self.sized[name] = self.sizes.text(value)
@@ -123,7 +119,7 @@ class PythonSource:
                 self.scope[name] = value
             if note is not None:
                 self.notes.append(f"# {name}: {' '.join(note.split())[:80]}")
-        return name
+        return self._names[key]
 
     def made(self, kind: str, function: Callable[..., object], *args: object) -> str:
         """Returns the name of what a function returns, for each vector of sizes."""
@@ -131,8 +127,7 @@ class PythonSource:
         key = f"{kind} {text or args!r}", id(function)
         name = self._names.get(key)
         if name is None:
-            number = self._counts.get(kind, 0)
-            self._counts[kind] = number + 1
+            self._counts[kind] = number = self._counts.get(kind, -1) + 1
             name = self._names[key] = f"{kind}{number}"
             if self.sizes is not None and self.sizes.has_sizes(args):
                 self.sized[name] = self.sizes.call(function, *args)

@@ -16,8 +16,6 @@ from aotlite.backends.python_source import PythonSource
 from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.ir.arrays import QUIET, quiet_context
 from aotlite.ir.source_cache import compiled
-from aotlite.ir.symbols.floats.size_float import SizeFloat
-from aotlite.ir.symbols.symint import SymInt
 
 MANY = 16
 """More inputs than this are handled by a loop, not by a line each, which Python compiles slowly."""
@@ -32,10 +30,7 @@ class FunctionSource(PythonSource):
     def literal(self, value: Any) -> str:
         """A plain value as an expression: written out, or the name of a constant."""
         exact = type(value) in (int, bool, type(None)) and abs(value or 0) < 1 << 64
-        if exact:
-            return repr(value)
-        named = self.record if type(value) in (SymInt, SizeFloat) else self.constant
-        return named(value, "V", words(value))
+        return repr(value) if exact else self.record(value, "V", words(value))
 
     def add_call(self, run: Run, line: str, *on_error: str) -> None:
         """Adds the line in which a compiled graph is called, and lines for its errors.
