@@ -78,7 +78,7 @@ def _form_of_op(node: OpNode) -> Form:
         elif _has_tensors(value):
             saved.append(None)
         elif is_number(op, position, value):
-            saved.append((type(value), repr(value)))
+            saved.append((type(value), value if type(value) is int else repr(value)))
     saved += [_meta_of(record) for record in node.saved_results.values()]
     if None in saved or any(type(each) is tuple and None in each for each in saved):
         return _closed(node, "packed values")

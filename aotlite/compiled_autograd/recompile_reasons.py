@@ -46,5 +46,7 @@ def _words(form: Form) -> str:
 def _telling(part: object) -> list[object]:
     """The metas and numbers in a form."""
     if isinstance(part, tuple):
+        if part[:1] == (int,):  # an int in place of a tensor, with its type
+            return [str(part[1])]
         return [each for item in part for each in _telling(item)]
     return [part] if isinstance(part, (TensorMeta, str)) else []

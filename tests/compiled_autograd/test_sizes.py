@@ -363,3 +363,30 @@ def test_another_thread_uses_what_was_recorded() -> None:
     thread.start()
     thread.join()
     assert (2, 1) == (tapes.counters.captures, tapes.counters.resized)
+
+
+NUMBERS = {
+    "a mean by hand": (lambda x, w: (x @ w).sum() / x.shape[0], 2),
+    "a product with a size": (lambda x, w: (x @ w) * x.shape[0], 2),
+    "a quotient by a multiple": (lambda x, w: (x @ w).sin() / (x.shape[0] * 3), 2),
+    "a size and one": (lambda x, w: (x @ w) / (x.shape[0] + 1), 2),
+    "the second half": (lambda x, w: (x @ w)[x.shape[0] // 2 :].sin(), 2),
+    "all but the first half": (lambda x, w: (x @ w)[: -(x.shape[0] // 2)].sin(), 2),
+    "a reversed quotient": (lambda x, w: x.shape[0] / (x @ w + 30.0), 2),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_made_of_sizes_are_symbols(name: str) -> None:
+    """An int in place of a tensor is an item like any size; other sizes are no captures."""
+    function, captures = NUMBERS[name]
+    tapes = batches(function, (4, 9, 6, 17, 8, 30, 12, 5, 11))
+    assert tapes.counters.captures == captures
+
+
+def test_int_that_has_nothing_to_do_with_sizes_is_captured() -> None:
+    """Also where one of its values is a size by chance: the next one does not fit, and is told."""
+    tapes, _ = checked()
+    for size, factor in ((4, 4), (6, 6), (8, 3), (8, 5), (9, 9), (10, 3)):
+        run(lambda x, w, by=factor: (x @ w).sin() * by, [(size, 3), (3, 3)], tapes)
+    assert tapes.counters.captures >= 4

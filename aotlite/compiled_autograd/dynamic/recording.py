@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from aotlite.compiled_autograd.dynamic.sizes import Symbols, with_items
-from aotlite.compiled_autograd.node_signatures import Form
+from aotlite.compiled_autograd.node_signatures import Form, is_number
 from aotlite.compiled_autograd.recorder import Closed, TapeRecorder
 from aotlite.compiled_autograd.segment import RecordingRun, SegmentRecording
 from aotlite.compiled_autograd.segment_recording import SegmentRecorder
@@ -149,7 +149,11 @@ class _Recorder(TapeRecorder):
         if call is None:
             call = self._calls[op, plan, key, result] = OpCall(op, plan, key, result)
         twin = OpNode(call, (), node.edges)
-        metas, values = _metas(saved), zip(plan.reads, node.kept, strict=True)
+        metas, ints, key = _metas(saved), _ints(saved), list(key)
+        for position, value in zip(plan.reads, node.kept, strict=True):
+            if type(value) is int and is_number(op, position, value):
+                key[position] = next(ints)
+        values = zip(plan.reads, node.kept, strict=True)
         twin.kept = tuple([_kept(value, key[position], metas) for position, value in values])
         twin.saved_results = {k: _stand_in(next(metas)) for k in node.saved_results}
         return twin
@@ -181,6 +185,11 @@ def _metas(saved: Any) -> Iterator[TensorMeta]:
             yield each
         elif type(each) is tuple:
             yield from _metas(each)
+
+
+def _ints(saved: Any) -> Iterator[object]:
+    """The ints in a form that stand for tensors, in order: `is_number`."""
+    return iter([each[1] for each in saved if type(each) is tuple and each[:1] == (int,)])
 
 
 def _stand_in(meta: TensorMeta) -> SavedTensor:

@@ -6,12 +6,14 @@
 
 Segments of one outline differ in sizes only. Each size has a column of numbers: one that varies is
 a symbol, and equal columns share it. A column may be a product of others; that of a stride or an
-argument may be a size plus a constant. Spec: `specs/compiled_autograd.md`.
+argument may be a size, or the difference of two, plus a constant.
+Spec: `specs/compiled_autograd.md`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import add, sub
 from typing import Any
 
 import attrs
@@ -161,7 +163,7 @@ def symbols_of(
 
     None where something else differs: a size that was 0 or 1, or is one of those that are `fixed`
     (the number of a meta, a dimension), or an argument or a stride that is neither a product of
-    sizes nor one and a number more.
+    sizes nor a size, or a difference of two, and a number more.
     """
     table = SymbolTable()
     places = _places(samples)
@@ -211,14 +213,20 @@ def _product(column: Column, factors: Sequence[tuple[Column, object]]) -> Any:
 
 
 def _number(column: Column, factors: Sequence[tuple[Column, Any]]) -> object:
-    """The column as a product, or as a size plus a constant; None if it is neither."""
+    """The column as a product, as a size or as the difference of two, plus a constant; None if it
+    is none of these. A slice that begins in the middle, `x[n // 2 :]`, has such a difference."""
     found = _product(column, factors)
-    if found is None:
-        for other, size in factors:
-            more = {n - m for n, m in zip(column, other, strict=True)}
+    if found is not None:
+        return found
+    for other, size in factors:
+        rest = tuple(map(sub, column, other))
+        if len(set(rest)) == 1:
+            return size + rest[0]
+        for less, taken in factors:
+            more = set(map(add, rest, less))
             if len(more) == 1:
-                return size + more.pop()
-    return found
+                return size - taken + more.pop()
+    return None
 
 
 @attrs.frozen(eq=False)
