@@ -135,8 +135,9 @@ class SymbolReader:
         assumes more than the guards."""
         free = parameters_of(graph)
         try:
-            for name in free:
-                if name not in self.parameters:
+            bound = {*graph.symbols} - {*free} | {*self.parameters}
+            for name in self.table.symbols:
+                if name not in bound:
                     got = Said(f"a list with {name}")
                     raise Unread(got, "a size of an input for each, or a parameter", ".symbols")
             for place, name in enumerate(self.parameters):

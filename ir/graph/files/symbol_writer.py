@@ -48,7 +48,8 @@ class WrittenSymbols:
                     "A graph with numbers in its place can be saved: "
                     "ir.graph.symbolic.numbers.at_sizes(graph, {...}).",
                 )
-        self.guards = self._guards(set(graph.symbols))
+        names = set(graph.symbols)
+        self.guards = [each for each in table.log if names_in(each.fact) <= names]
         answers = any(isinstance(each.fact, Answer) for each in self.guards)
         self.is_closed = not (self.parameters or answers or says_sizes(graph.output_roles))
         """Whether sizes of inputs, and comparisons, say it all: then the second version has it."""
@@ -68,17 +69,6 @@ class WrittenSymbols:
             "sizes": [text for text in self._texts() if text not in named],
             "guards": [self._guard(each, place) for each in self.guards],
         }
-
-    def _guards(self, names: set[str]) -> list[Assumption]:
-        """The assumptions on these symbols, and on those that they are compared with."""
-        waiting, found = list(self.table.log), set[int]()
-        while True:
-            rest = [each for each in waiting if id(each) not in found]
-            met = [each for each in rest if names_in(each.fact) & names]
-            if not met:
-                return [each for each in waiting if id(each) in found]
-            found.update(map(id, met))
-            names = names.union(*[names_in(each.fact) for each in met])
 
     def _symbol(self, name: str) -> Entry:
         symbol = self.table.symbols[name]

@@ -193,12 +193,13 @@ def test_guards_on_other_symbols_are_not_kept() -> None:
     a, b, c = (symbolic_meta(table, tensor_meta((n,)), "x") for n in (4, 6, 3))
     rows, columns, rest = (each.shape[0] for each in (a, b, c))
     assert rows < columns
+    assert rows > 3
     assert rest > 2
     build = Builder("kept")
     graph = build.finish([build.placeholder(a) * 2])
     again = read_back(graph)
-    assert ["s0 < s1"] == [each.text for each in table_of(again).log]
-    assert ["s0", "s1"] == list(table_of(again).symbols)
+    assert ["s0 > 3"] == [each.text for each in table_of(again).log]
+    assert ["s0"] == list(table_of(again).symbols)
 
 
 def test_pickle_keeps_symbols() -> None:
@@ -255,6 +256,39 @@ def test_file_with_a_symbol_that_nothing_binds_is_refused(tmp_path: Any) -> None
     free["metas"][1]["shape"][0] = free["nodes"][1]["args"][1][0] = "s0"
     words = "symbols is a list with s0, expected a size of an input for each, or a parameter"
     assert f"serialize: {words}" == str(refusal(json.dumps(free)))
+
+
+FREE = {"symbol": "s9", "hint": 6, "least": 0, "most": None, "sources": []}
+
+
+@pytest.mark.parametrize(
+    "guards",
+    [
+        [],
+        [("s9", ">", 2)],
+        [("s9", "==", "s0")],
+        [("s0", "==", "s9"), ("s9", "==", 6)],  # which say s0 == 6, and no run could check it
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize("sizes", [[], ["s9 + 1"], ["s0 + s9"]], ids=str)
+def test_file_with_a_symbol_that_the_graph_has_not_is_refused(
+    guards: list[tuple[object, str, object]], place: str, sizes: list[str], tmp_path: Any
+) -> None:
+    """Whatever is said of it beside the nodes."""
+    document = copy.deepcopy(DOCUMENT)
+    document["symbols"].insert(0 if place == "first" else len(DOCUMENT["symbols"]), FREE)
+    document["sizes"] += sizes
+    named = ("left", "relation", "right", "op", "place")
+    entries = [dict(zip(named, (*each, None, None), strict=True)) for each in guards]
+    document["guards"] += entries
+    words = "symbols is a list with s9, expected a size of an input for each, or a parameter"
+    assert f"serialize: {words}" == str(refusal(json.dumps(document)))
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(FormatError):
+        serialize.load(path)
 
 
 def test_guards_that_are_no_comparisons_are_refused() -> None:
