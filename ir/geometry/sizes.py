@@ -72,10 +72,12 @@ def as_size(value: object) -> Size | None:
         return value
     if type(value) is SymInt:
         return value  # type: ignore[return-value]  # not by its __index__, which asks for the value
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    index = getattr(type(value), "__index__", None)
+    if index is None or isinstance(value, bool):
         return None
     try:
-        return operator.index(value)
+        found = index(value)  # C would refuse a symbol that a user's class returns
+        return found if type(found) in (int, SymInt) else operator.index(found)
     except TypeError:
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -201,3 +202,61 @@ def test_a_graph_whose_arguments_alone_have_symbols() -> None:
     for n in (2, -5, 0):
         assert compiled(x, n).tolist() == product(x, n).tolist()
     assert len(compiled.entries) == 1
+
+
+# --------------------------------------------------------------------- integers of a user's class
+class Integer:
+    """What only `__index__` makes an integer."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+class Derived(Integer):
+    """Its `__index__` is inherited, and computes."""
+
+    def __index__(self) -> int:
+        return super().__index__() + 0
+
+
+TAKING: dict[str, Callable[[Any, Callable[[int], Any]], Any]] = {
+    "a bound": lambda x, of: x[: of(x.shape[0] // 2)],
+    "both bounds and a step": lambda x, of: x[of(x.shape[0] // 3) : of(x.shape[0]) : of(2)],
+    "an index": lambda x, of: x[of(x.shape[0] - 1)],
+    "an index among others": lambda x, of: x[None, of(x.shape[0] // 2), ...],
+    "what is written": lambda x, of: (x + 0).index_fill(0, al.tensor([0]), 3.0)[of(0)],
+    "a size": lambda x, of: al.zeros(of(x.shape[0]), 2) + x[0],
+    "sizes": lambda x, of: al.full((of(x.shape[0]), of(2)), 3.0),
+    "a view": lambda x, of: x.view(of(x.shape[0]), 1),
+    "sizes of a view": lambda x, of: x.view((of(1), of(x.shape[0]))),
+    "an expansion": lambda x, of: x[:1].expand(of(x.shape[0] * 2)),
+    "a dimension": lambda x, of: x.sum(of(x.shape[0] * 0)),
+    "a length": lambda x, of: x.narrow(0, of(1), of(x.shape[0] - 1)),
+    "a range": lambda x, of: al.arange(of(x.shape[0])) + x,
+    "Python's own": lambda x, of: x * len(range(of(x.shape[0]))) + [1, 2, 3, 4][of(x.shape[0] % 4)],
+}
+
+
+@pytest.mark.rules("DYN-26", "DYN-33")
+@pytest.mark.parametrize("kind", [Integer, Derived])
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", TAKING)
+def test_an_integer_of_a_users_class_may_be_made_of_a_size(
+    name: str, dynamic: bool | None, kind: type[Integer]
+) -> None:
+    def function(x: al.Tensor) -> Any:
+        return TAKING[name](x, kind)
+
+    compiled = al.compile(function, dynamic=dynamic, backend="reference")
+    for size in (4, 5, 7, 2, 6):
+        found = []
+        for each in (function, compiled):
+            try:
+                result = each(al.arange(float(size)))
+                found.append((str(result.meta), result.tolist()))
+            except Exception as error:
+                found.append((type(error).__name__, str(error)))
+        assert found[0] == found[1]
