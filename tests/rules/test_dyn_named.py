@@ -77,8 +77,9 @@ def test_names_reach_optional_and_further_arguments(shapes: Any, args: Any, kwar
         (lambda x: x, (BATCH, BATCH), "has 1, which is no parameter .* at most one for each of"),
         (max, {"x": BATCH}, "'x', which is no parameter .* a tuple in the order"),
         (many, {"x": {True: True}}, "a dimension is True"),
-        (many, {"x": {-1: al.Dim("a"), 1: al.Dim("b")}}, "has dimension 1 twice"),
-        (many, {"x": True}, "has True for a tensor"),
+        (many, {"x": {-1: al.Dim("a"), 1: al.Dim("b")}}, "has dimension 1 of x twice"),
+        (many, {"x": True}, "has True for x, a tensor"),
+        (many, {"x": {0: 5}}, "has 5 for dimension 0 of x"),
     ],
 )
 def test_a_part_that_is_about_no_argument_is_refused(
@@ -100,6 +101,63 @@ def test_a_part_that_is_about_no_element_is_refused(shapes: Any, words: str) -> 
     compiled = al.compile(lambda d: d["a"] * 2, dynamic_shapes=shapes, backend="reference")
     with pytest.raises(al.ArgumentError, match=words):
         compiled({"a": al.ones(5, 3)})
+
+
+@pytest.mark.rules("DYN-3")
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        {"xs": [BATCH, BATCH, BATCH]},
+        {"xs": {1: BATCH}},
+        {"extra": {"e": BATCH}},
+        {"extra": {"e": BATCH, "other": BATCH}, "xs": [BATCH]},
+        {"y": BATCH},
+        (BATCH, BATCH, BATCH, BATCH),
+    ],
+)
+def test_what_a_call_leaves_out_needs_no_name(shapes: Any) -> None:
+    """A parameter with a default, and an element of `*args` or `**kwargs`, in any call."""
+    compiled = al.compile(many, dynamic_shapes=shapes, backend="reference")
+    x = al.ones(4, 3)
+    for args in ((), (None,), (x,), (x, x), (x, x, x)):
+        for kwargs in ({}, {"e": x}, {"f": x}, {"e": x, "f": x}):
+            assert compiled(x, *args, **kwargs).tolist() == many(x, *args, **kwargs).tolist()
+
+
+@pytest.mark.rules("DYN-3")
+@pytest.mark.parametrize("args", [(), (None, al.ones(3))])
+@pytest.mark.parametrize("kwargs", [{}, {"e": al.ones(3)}])
+@pytest.mark.parametrize(
+    "shapes", [{"xs": {"e": BATCH}}, {"xs": {-1: BATCH}}, {"extra": {0: BATCH}}, {"xs": True}]
+)
+def test_what_no_call_can_have_is_refused(args: Any, kwargs: Any, shapes: Any) -> None:
+    compiled = al.compile(many, dynamic_shapes=shapes, backend="reference")
+    with pytest.raises(al.ArgumentError, match="which (the call does not have|is a container)"):
+        compiled(al.ones(3), *args, **kwargs)
+
+
+@pytest.mark.rules("DYN-3")
+def test_a_dimension_of_a_number_is_refused_by_marks_and_names() -> None:
+    scalar = al.ones(())
+    for dim in (0, -1, 1):
+        words = f"has no dimension, expected one of dimension {dim}"
+        for mark in (al.mark_dynamic, al.mark_static):
+            with pytest.raises(al.ArgumentError, match=f"the tensor {words}"):
+                mark(scalar, dim)
+        for said in (al.Dim("batch"), True, None):
+            for shapes, name in (({"x": {dim: said}}, "x"), (({dim: said},), "argument 0")):
+                compiled = al.compile(many, dynamic_shapes=shapes, backend="reference")
+                with pytest.raises(al.ArgumentError, match=f"{name} {words}"):
+                    compiled(scalar)
+    assert al.compile(many, dynamic_shapes={"x": {}}, backend="reference")(scalar).item() == 2
+
+
+@pytest.mark.rules("DYN-3")
+@pytest.mark.parametrize("leaf", [3, 2.5, "text"])
+def test_another_kind_of_argument_is_refused_by_its_name(leaf: Any) -> None:
+    compiled = al.compile(lambda x: x, dynamic_shapes={"x": {"k": BATCH}}, backend="reference")
+    with pytest.raises(al.ArgumentError, match=rf"x\['k'\], which is {leaf!r} in this call"):
+        compiled({"k": leaf})
 
 
 def test_dims_are_not_calculated_with() -> None:

@@ -69,10 +69,12 @@ def check_bounds(what: str, least: object, most: object) -> None:
         )
 
 
-def wrapped_dim(what: str, dim: int, ndim: int) -> int:
-    """`wrap_dim`, which takes True for 1. Raises ArgumentError for a bool."""
+def wrapped_dim(what: str, dim: int, ndim: int, which: str = "the tensor") -> int:
+    """`wrap_dim`, which takes True for 1, and 0 of a number. Raises ArgumentError for both."""
     if type(dim) is bool:
         raise ArgumentError(f"{what}: a dimension is {dim!r}, expected an int")
+    if ndim == 0:
+        raise ArgumentError(f"{what}: {which} has no dimension, expected one of dimension {dim!r}")
     return wrap_dim(dim, ndim, op=what)
 
 
@@ -90,7 +92,7 @@ def named_sizes(
     found: dict[Source, SizeRequest | None] = {}
     whole: Any = (call.args, call.kwargs)
     for index, path in enumerate(optree.tree_paths(whole, none_is_leaf=True)):
-        found |= _of_leaf(index, call.leaves[index], asked.at(path))
+        found |= _of_leaf(index, call.leaves[index], asked.at(path), asked.where(path))
     asked.check_all_met()
     return {source: each and _agreed(each, found.values()) for source, each in found.items()}
 
@@ -106,6 +108,7 @@ class _Asked:
         self, function: Callable[..., object], call: FlatArguments, shapes: object
     ) -> None:
         self.shapes = shapes
+        self.is_by_name = isinstance(shapes, Mapping)
         self.parameters = _parameters(function)
         kind = inspect.Parameter
         self.positional = self._of_kind(kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD)
@@ -128,6 +131,10 @@ class _Asked:
             self.met.add(steps[: n + 1])
         self.leaves.add(steps)
         return shapes
+
+    def where(self, path: _Path) -> str:
+        """The name of a leaf, as `dynamic_shapes=` has it."""
+        return _where(tuple(self._steps(path)))
 
     def _steps(self, path: _Path) -> Iterator[object]:
         """The steps from `dynamic_shapes=` to what it says of a leaf."""
@@ -160,7 +167,7 @@ class _Asked:
     def check_all_met(self) -> None:
         """Raises ArgumentError for a part of `dynamic_shapes=` that is about no argument."""
         for key, each in _items(self.shapes):
-            if (key,) in self.met:
+            if (key,) in self.met or (key in self._rest() and self.is_by_name):
                 self._check(each, (key,))
             elif not self._is_parameter(key):
                 raise ArgumentError(
@@ -171,19 +178,32 @@ class _Asked:
     def _check(self, shapes: object, path: _Path) -> None:
         if path in self.leaves or shapes is None:
             return
-        where = f"{path[0]}" + "".join([f"[{key!r}]" for key in path[1:]])
+        where = _where(path)
         if not isinstance(shapes, (Mapping, list, tuple)):
             raise ArgumentError(
                 f"compile: dynamic_shapes has {shapes!r} for {where}, which is a container, "
                 "expected one for each of its elements"
             )
         for key, each in _items(shapes):
-            if (*path, key) not in self.met and each is not None:
+            if (*path, key) in self.met:
+                self._check(each, (*path, key))
+            elif each is not None and not self._may_be_left_out(path, key):
                 raise ArgumentError(
                     f"compile: dynamic_shapes has {where}[{key!r}], which the call does not have, "
                     "expected an element of the argument"
                 )
-            self._check(each, (*path, key))
+
+    def _may_be_left_out(self, path: _Path, key: object) -> bool:
+        """Whether it is one of `*args` or `**kwargs`, which other calls may have."""
+        kinds = {inspect.Parameter.VAR_POSITIONAL: int, inspect.Parameter.VAR_KEYWORD: str}
+        if len(path) > 1 or not self.is_by_name or path[0] not in self._rest():
+            return False
+        is_known = type(key) is kinds[self.parameters[str(path[0])].kind]
+        return is_known and (type(key) is not int or key >= 0)
+
+    def _rest(self) -> list[str]:
+        kind = inspect.Parameter
+        return self._of_kind(kind.VAR_POSITIONAL, kind.VAR_KEYWORD)
 
     def _is_parameter(self, key: object) -> bool:
         """Whether it is a parameter; the call may have left it out."""
@@ -199,6 +219,11 @@ class _Asked:
         return (
             f"{names}" if isinstance(self.shapes, Mapping) else f"at most one for each of {names}"
         )
+
+
+def _where(path: _Path) -> str:
+    first = path[0] if type(path[0]) is str else f"argument {path[0]}"
+    return f"{first}" + "".join([f"[{key!r}]" for key in path[1:]])
 
 
 def _items(shapes: object) -> Iterator[tuple[object, object]]:
@@ -219,41 +244,47 @@ def _parameters(function: Callable[..., object]) -> Mapping[str, inspect.Paramet
 
 # ------------------------------------------------------------------------------- of one argument
 def _of_leaf(
-    index: int, leaf: object, asked: object
+    index: int, leaf: object, asked: object, where: str
 ) -> Iterable[tuple[Source, SizeRequest | None]]:
     if asked is _UNSAID or leaf is None:
         return []
     if type(leaf) in (int, float):
-        return [(NumberSource(index), _request(asked))]
+        if isinstance(asked, (Mapping, list, tuple)):
+            raise ArgumentError(
+                f"compile: dynamic_shapes has {asked!r} for {where}, which is {leaf!r} in this "
+                "call, expected a tensor there, or a Dim, True or None"
+            )
+        return [(NumberSource(index), _request(asked, where))]
     if asked is None:
         return []
-    return [(SizeSource(index, dim), each) for dim, each in _of_tensor(asked, leaf).items()]
+    return [(SizeSource(index, dim), each) for dim, each in _of_tensor(asked, leaf, where).items()]
 
 
-def _of_tensor(shapes: object, leaf: object) -> dict[int, SizeRequest | None]:
+def _of_tensor(shapes: object, leaf: object, where: str) -> dict[int, SizeRequest | None]:
     """What is said of the dimensions of one leaf."""
     if not isinstance(leaf, Tensor):
         raise ArgumentError(
-            f"compile: dynamic_shapes speaks of {leaf!r}, expected tensors, ints and floats"
+            f"compile: dynamic_shapes speaks of {where}, which is {leaf!r} in this call, expected "
+            "tensors, ints and floats"
         )
     if not isinstance(shapes, Mapping):
         raise ArgumentError(
-            f"compile: dynamic_shapes has {shapes!r} for a tensor, expected a dict from dimensions "
-            "to Dims"
+            f"compile: dynamic_shapes has {shapes!r} for {where}, a tensor, expected a dict from "
+            "dimensions to Dims"
         )
     found: dict[int, SizeRequest | None] = {}
     for dim, each in shapes.items():
-        wrapped = wrapped_dim("dynamic_shapes", dim, leaf.ndim)
+        wrapped = wrapped_dim("dynamic_shapes", dim, leaf.ndim, where)
         if wrapped in found:
             raise ArgumentError(
-                f"compile: dynamic_shapes has dimension {wrapped} twice, the second time as {dim}, "
-                "expected it once"
+                f"compile: dynamic_shapes has dimension {wrapped} of {where} twice, the second "
+                f"time as {dim}, expected it once"
             )
-        found[wrapped] = _request(each)
+        found[wrapped] = _request(each, f"dimension {wrapped} of {where}")
     return found
 
 
-def _request(each: object) -> SizeRequest | None:
+def _request(each: object, where: str) -> SizeRequest | None:
     if each is None:
         return None
     if each is True:
@@ -261,7 +292,7 @@ def _request(each: object) -> SizeRequest | None:
     if isinstance(each, Dim):
         return SizeRequest(each.min, each.max, each.name, is_marked=True)
     raise ArgumentError(
-        f"compile: dynamic_shapes has {each!r} for a dimension, expected a Dim, True or None"
+        f"compile: dynamic_shapes has {each!r} for {where}, expected a Dim, True or None"
     )
 
 

@@ -67,10 +67,6 @@ def _mark(what: str, tensor: object, dims: object, mark: SizeRequest | None) -> 
         raise ArgumentError(f"{what}: argument 'tensor' is {tensor!r}, expected a tensor")
     listed: Iterable[Any] = dims if isinstance(dims, (Sequence, range)) else (dims,)
     wrapped = [wrapped_dim(what, dim, tensor.ndim) for dim in listed]
-    if wrapped and tensor.ndim == 0:
-        raise ArgumentError(
-            f"{what}: the tensor has no dimension, expected one of dimension {dims}"
-        )
     key = id(tensor)
     with UNFORKED:
         if key not in MARKS or MARKS[key][0]() is not tensor:
