@@ -213,7 +213,7 @@ def test_a_number_that_only_a_formula_makes_is_taken() -> None:
 @pytest.mark.rules("DYN-27")
 def test_nothing_new_is_asked_once_calls_are_made() -> None:
     floats = FloatInputs()
-    number = floats.argument(1, 0.5, is_marked=False)
+    number = floats.argument(1, 0.5, "")
     assert number < 1
     with floats.closed():
         assert number < 1

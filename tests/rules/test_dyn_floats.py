@@ -158,7 +158,7 @@ def test_a_named_float_that_the_function_fixes_is_an_error() -> None:
         return x * math.sqrt(s)
 
     compiled = al.compile(rooted, dynamic_shapes={"s": True}, backend="reference")
-    with pytest.raises(al.GuardError, match=r"argument 1 is marked.*math\.sqrt"):
+    with pytest.raises(al.GuardError, match=r"argument 1 is True in dynamic_shapes.*math\.sqrt"):
         compiled(al.ones(2), 0.5)
     with pytest.raises(al.ArgumentError, match="a Dim for the float"):
         al.compile(rooted, dynamic_shapes={"s": al.Dim("s")})(al.ones(2), 0.5)
@@ -375,5 +375,5 @@ def test_a_mark_on_a_size_that_a_taken_float_reads_is_an_error() -> None:
     x = al.ones(6)
     al.mark_dynamic(x, 0)
     compiled = al.compile(lambda x, lr: (f"{lr / x.shape[0]}", x * 1), dynamic_shapes={"lr": True})
-    with pytest.raises(al.GuardError, match="marked as dynamic"):
+    with pytest.raises(al.GuardError, match="argument 1 is True in dynamic_shapes"):
         compiled(x, 0.5)

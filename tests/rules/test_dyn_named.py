@@ -160,6 +160,64 @@ def test_another_kind_of_argument_is_refused_by_its_name(leaf: Any) -> None:
         compiled({"k": leaf})
 
 
+def branching(x: al.Tensor) -> al.Tensor:
+    return x * 3 if x.shape[0] == 2 else x
+
+
+def counted(x: al.Tensor) -> al.Tensor:
+    return sum([x for _ in range(x.shape[0])], x)
+
+
+def viewed(x: al.Tensor) -> al.Tensor:
+    return x.view(2, 1)
+
+
+def added(x: al.Tensor) -> al.Tensor:
+    return x + HIDDEN
+
+
+def kept(x: al.Tensor) -> Any:
+    return {x.shape[0]: x}
+
+
+def written(x: al.Tensor, y: al.Tensor) -> Any:
+    return x.mul_(y)
+
+
+HIDDEN = al.ones(2)
+
+
+@pytest.mark.rules("DYN-3")
+@pytest.mark.parametrize("function", [branching, counted, viewed, added, kept, written])
+@pytest.mark.parametrize("way", ["mark", "Dim", "True", "tuple"])
+def test_errors_say_how_the_size_was_asked_for(function: Any, way: str) -> None:
+    """And what to leave out; a branch is an entry of its own where nobody asks for the size."""
+    shapes: Any = {"Dim": {"x": BATCH}, "True": {"x": {0: True}}, "tuple": (BATCH,), "mark": None}
+    x = al.ones(4)[:2] if function is written else al.ones(2)
+    rest = (x._base[2:] * 1,) if function is written else ()
+    if way == "mark":
+        al.mark_dynamic(x, 0)
+    compiled = al.compile(function, dynamic_shapes=shapes[way], backend="reference")
+    try:
+        compiled(x, *rest)
+    except al.AotliteError as error:
+        text = "\n".join((str(error), *error.__notes__))
+    else:
+        assert function is written or function is kept
+        return
+    named = "named 'batch' in dynamic_shapes"
+    how = {"mark": "marked as dynamic", "True": "True in dynamic_shapes"}.get(way, named)
+    assert f"size 0 of argument 0 is {how}" in text
+    undoing = "leave out the mark" if way == "mark" else "leave it out of dynamic_shapes"
+    assert undoing in text.lower() or function is written  # which has to name both
+    assert ("mark" in text) is (way == "mark")
+    for options in ({}, {"dynamic": True}):
+        free = al.compile(function, backend="reference", **options)
+        for n in (5, 2, 7):
+            if function in (branching, counted):
+                assert free(al.ones(n)).tolist() == function(al.ones(n)).tolist()
+
+
 def test_dims_are_not_calculated_with() -> None:
     for calculated in (lambda n: 2 * n, lambda n: n + 1, lambda n: n // 2):
         with pytest.raises(al.ArgumentError, match="batch is calculated with, expected Dims alone"):

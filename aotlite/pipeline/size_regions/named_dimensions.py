@@ -288,9 +288,9 @@ def _request(each: object, where: str) -> SizeRequest | None:
     if each is None:
         return None
     if each is True:
-        return SizeRequest(is_marked=True)
+        return SizeRequest(is_marked=True, in_shapes=True)
     if isinstance(each, Dim):
-        return SizeRequest(each.min, each.max, each.name, is_marked=True)
+        return SizeRequest(each.min, each.max, each.name, is_marked=True, in_shapes=True)
     raise ArgumentError(
         f"compile: dynamic_shapes has {each!r} for {where}, expected a Dim, True or None"
     )

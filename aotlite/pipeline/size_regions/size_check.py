@@ -31,7 +31,10 @@ from aotlite.stages.records.symbolic_sizes import (
     sources_of,
 )
 
-_MARK = "Leave out the mark, or let that line not depend on the number."
+_LINE = (
+    "let that line not depend on the number. By default, and with dynamic=True, a size at which "
+    "the program is another one is an entry of its own."
+)
 
 
 def check_marks(sizes: SymbolicSizes, inputs: Sequence[CapturedInput], retrace: Retrace) -> None:
@@ -46,7 +49,7 @@ def check_marks(sizes: SymbolicSizes, inputs: Sequence[CapturedInput], retrace: 
         fixing = _fixing(sizes, name)
         if fixing is None:
             continue
-        what = f"{sizes.sources[name]} is marked as dynamic, and the function fixes it"
+        what = f"{sizes.sources[name]} {asked.how_asked}, and the function fixes it"
         lines = ", ".join(map(repr, fixing))
         raise noted(
             GuardError(f"compile: {what}: {lines}, expected a function of every size"),
@@ -80,23 +83,32 @@ def _advice(
     size, asked = sizes.table.hints[name], sizes.asked[name]
     others = _changing_with(sizes, name, inputs, retrace)
     if others:
-        return _mark_too(others)
+        return _mark_too(others, asked)
     outside = [each for each in inputs if isinstance(each.role, Hidden)]
     hidden = [each for each in outside if size in each.entry_meta.shape]
     if hidden and fixing[0].op is not None:
         return (
             f"{hidden[0].place} has a size of {size}, too, and is no argument: if that is the one, "
-            "pass the tensor, and mark both. Or leave out the mark."
+            f"pass the tensor, and {'name' if asked.in_shapes else 'mark'} both. Or "
+            f"{asked.undoing}."
         )
     if _narrows(asked, fixing):
         room = f"min={asked.least}, max={asked.most}"
-        return f"The mark's own bounds ({room}) and that line leave {size} alone: widen the bounds."
+        whose = "Dim" if asked.in_shapes else "mark"
+        return (
+            f"The {whose}'s own bounds ({room}) and that line leave {size} alone: widen the bounds."
+        )
     if fixing[0].op is not None:
         return (
-            f"Leave out the mark, or compute the numbers that {fixing[0].op} takes there from this "
-            "size."
+            f"{_first(asked.undoing)}, or compute the numbers that {fixing[0].op} takes there "
+            "from this size."
         )
-    return _MARK
+    return f"{_first(asked.undoing)}, or {_LINE}"
+
+
+def _first(text: str) -> str:
+    """A text as the begin of a sentence."""
+    return text[0].upper() + text[1:]
 
 
 def _narrows(asked: SizeRequest, fixing: Sequence[Assumption]) -> bool:
@@ -104,12 +116,13 @@ def _narrows(asked: SizeRequest, fixing: Sequence[Assumption]) -> bool:
     return (asked.least, asked.most) != (None, None) and not any(x.specializes for x in fixing)
 
 
-def _mark_too(others: Mapping[Source, bool]) -> str:
+def _mark_too(others: Mapping[Source, bool], asked: SizeRequest) -> str:
     """The advice to mark these sizes; for each, whether it always equals the one that is marked."""
     listed = " and ".join(map(str, others))
     have, them, both = ("have", "them", "all") if len(others) > 1 else ("has", "that", "both")
     is_size = all(isinstance(each, SizeSource) for each in others)
-    how = f"mark {them}, too" if is_size else f"name {them} in dynamic_shapes, too"
+    is_mark = is_size and not asked.in_shapes
+    how = f"mark {them}, too" if is_mark else f"name {them} in dynamic_shapes, too"
     dim = f", or give {both} one Dim in dynamic_shapes" if all(others.values()) else ""
     return f"{listed[0].upper()}{listed[1:]} {have} to change with it: {how}{dim}."
 

@@ -22,7 +22,7 @@ from aotlite.ir.symbols.user_code import held_symbol
 from aotlite.pipeline.size_regions.exact_types import names_types_in_errors
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole
-from aotlite.stages.records.symbolic_sizes import SymbolicSizes
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes, all_asked, undoing_all
 from aotlite.stages.shared.memory.sized_views import (
     arguments_of,
     changing_node,
@@ -47,7 +47,7 @@ def by_symbols(
     An error of eager's is raised by the second one as by the first; one that views raise for want
     of their family is not. Where a size is marked or named, the error names the user's line.
     """
-    marked = [str(source) for source, asked in sizes.requests.items() if asked.is_marked]
+    marked = {source: asked for source, asked in sizes.requests.items() if asked.is_marked}
     try:
         captured = capture(*call, sizes)
         views = with_a_family(captured)
@@ -58,18 +58,19 @@ def by_symbols(
         captured.recorder.close()
         refused.append(f"{kept} has a number made of one (DYN-23)" if kept else _of(views))
         if marked and kept:
-            what = f"{', '.join(marked)} is marked as dynamic, and {kept} has a number made of it"
+            what = f"{all_asked(marked)}, and {kept} has a number made of it"
             raise noted(
                 GuardError(f"compile: {what}, expected numbers that the function alone reads"),
-                "Leave out the mark, or pass int(size), which compiles the function for this size.",
+                "Pass int(size), which compiles the function for this size, or "
+                f"{undoing_all(marked)}.",
             )
     except Exception as error:
         of_symbols = _may_be_of_symbols(error)
         if marked:
             if of_symbols and isinstance(error, TypeError):
                 error.add_note(
-                    f"{', '.join(marked)} is marked as dynamic. Leave out the mark, or pass "
-                    f"int(size): {_line(error.__traceback__)}"
+                    f"{all_asked(marked)}. Pass int(size), or {undoing_all(marked)}: "
+                    f"{_line(error.__traceback__)}"
                 )
             raise
         views = dict.fromkeys(view_arguments(sizes, call[2]), "")  # type: ignore[arg-type]
@@ -97,11 +98,11 @@ def _of(views: Mapping[InputRole, str]) -> str:
 def _check_views(captured: Captured, sizes: SymbolicSizes, views: Collection[InputRole]) -> None:
     """Raises GuardError where a size of a view is marked that has to be a number (SYN-12)."""
     arguments = set(arguments_of(views))
-    marked = [
-        str(source)
+    marked = {
+        source: asked
         for source, asked in sizes.requests.items()
         if asked.is_marked and source.argument in arguments
-    ]
+    }
     if not marked:
         return
     captured.recorder.close()
@@ -113,12 +114,12 @@ def _check_views(captured: Captured, sizes: SymbolicSizes, views: Collection[Inp
     views_of = " and ".join([f"argument {index}" for index in sorted(arguments)])
     raise noted(
         GuardError(
-            f"compile: {', '.join(marked)} is marked as dynamic, and the function changes the "
+            f"compile: {all_asked(marked)}, and the function changes the "
             f"history or geometry of one of {views_of}, which {are} of one base{at}, expected "
             "views that are read"
         ),
-        "Pass the base, and take the views inside. Or leave out the mark: each size compiles then. "
-        "(SYN-12)",
+        f"Pass the base, and take the views inside. Or {undoing_all(marked)}: each size compiles "
+        "then. (SYN-12)",
     )
 
 

@@ -161,6 +161,8 @@ class SizeRequest:
     name: str | None = None
     is_marked: bool = False
     """Whether the user asked for it, so that it is an error if the program fixes it."""
+    in_shapes: bool = False
+    """Whether `dynamic_shapes` asks for it, and no mark."""
     is_size: bool = True
     """Whether it is a size, or a number that equals one: then it is not below 0."""
     is_float: bool = False
@@ -172,11 +174,37 @@ class SizeRequest:
     """The size of a wrapper that this one, of a part, is assumed to equal (SUB-18)."""
 
     @property
+    def how_asked(self) -> str:
+        """How the user asked for it."""
+        if not self.in_shapes:
+            return "is marked as dynamic"
+        word = "True" if self.name is None else f"named {self.name!r}"
+        return f"is {word} in dynamic_shapes"
+
+    @property
+    def undoing(self) -> str:
+        """What the user would do, not to ask for it."""
+        return "leave it out of dynamic_shapes" if self.in_shapes else "leave out the mark"
+
+    @property
     def bounds(self) -> str:
         """The bounds in words; empty if there are none."""
         if self.most is not None:
             return f"{self.least or 0} to {self.most}"
         return f"{self.least} or more" if self.least else ""
+
+
+def undoing_all(requests: Mapping[Source, SizeRequest]) -> str:
+    """What the user would do, not to ask for these sizes."""
+    return " and ".join(dict.fromkeys([each.undoing for each in requests.values()]))
+
+
+def all_asked(requests: Mapping[Source, SizeRequest]) -> str:
+    """How the user asked for these sizes, in one text."""
+    ways = {each.how_asked for each in requests.values()}
+    if len(ways) == 1:
+        return f"{', '.join(map(str, requests))} {ways.pop()}"
+    return " and ".join([f"{source} {asked.how_asked}" for source, asked in requests.items()])
 
 
 @attrs.define(eq=False, repr=False)
@@ -273,7 +301,7 @@ class SymbolicSizes:
         if asked is None:
             return hint
         if type(hint) is float:
-            return self.floats.argument(argument, hint, is_marked=asked.is_marked)
+            return self.floats.argument(argument, hint, asked.how_asked if asked.is_marked else "")
         return hint if type(hint) is not int else self._int(NumberSource(argument), hint, asked)
 
     def _int(self, source: NumberSource, hint: int, asked: SizeRequest) -> int:

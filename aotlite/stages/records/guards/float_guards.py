@@ -68,20 +68,20 @@ class FloatInputs:
 
     arguments: dict[int, SymFloat] = attrs.field(factory=dict)
     """By the number of the flat argument."""
-    marked: set[int] = attrs.field(factory=set)
-    """Those that the user named: it is an error if the function fixes one."""
+    marked: dict[int, str] = attrs.field(factory=dict)
+    """Those that the user named, and how: it is an error if the function fixes one."""
     facts: FloatFacts = attrs.field(factory=FloatFacts)
     is_taken: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.arguments)
 
-    def argument(self, index: int, value: float, *, is_marked: bool) -> SymFloat:
-        """A float argument as an input."""
+    def argument(self, index: int, value: float, how_asked: str) -> SymFloat:
+        """A float argument as an input; how the user asked for it, empty where that was not so."""
         made = SymFloat(self.facts, None, (index,), value, f"argument {index}")
         self.arguments[index] = made
-        if is_marked:
-            self.marked.add(index)
+        if how_asked:
+            self.marked[index] = how_asked
         return made
 
     def take(self) -> None:
@@ -105,11 +105,11 @@ class FloatInputs:
 
         Raises GuardError if the program fixes a float that the user named.
         """
-        for index in self.marked:
+        for index, how_asked in self.marked.items():
             fixing = [fact for fact in self.facts if fact.fixes and index in _read(fact.number)]
             if fixing:
                 why = "users' Python is differentiated" if self.is_taken else repr(fixing[0])
-                what = f"argument {index} is marked as dynamic, and the function fixes it"
+                what = f"argument {index} {how_asked}, and the function fixes it"
                 raise noted(
                     GuardError(f"compile: {what}: {why}, expected a function of every float"),
                     _PASS_A_TENSOR if self.is_taken else _MARK,
