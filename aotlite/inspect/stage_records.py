@@ -9,9 +9,14 @@ from typing import Any
 import attrs
 
 from aotlite.api import CompiledFunction
-from aotlite.ir.errors import ArgumentError
+from aotlite.ir.errors import ArgumentError, noted
 from aotlite.pipeline.observers import StageRecord
 from aotlite.pipeline.options import make_options
+
+_NO_CONDITIONS = (
+    "There are conditions where sizes are symbols: with compile(dynamic=True), which is --dynamic "
+    "of aotlite explain, by a mark, or by dynamic_shapes."
+)
 
 
 @attrs.frozen(eq=False)
@@ -38,7 +43,8 @@ class Stages:
             if name in (each.name, _short(each.name)):
                 return each
         known = ", ".join(map(_short, self.names))
-        raise ArgumentError(f"inspect: the stage is {name!r}, expected one of: {known}")
+        error = ArgumentError(f"inspect: the stage is {name!r}, expected one of: {known}")
+        raise noted(error, *([_NO_CONDITIONS] if name == "conditions" else []))
 
     def __getitem__(self, name: str) -> Any:
         return self.record(name).made

@@ -31,6 +31,8 @@ ADVICE = (
     "a symbol, unless dynamic=False or a line fixes it: mark_dynamic(argument, dim) names it. "
     "(GRD-4)"
 )
+_NAMES_A_SIZE = "; mark_dynamic(argument, dim) names the line that keeps a size a number"
+_OF_SIZE = re.compile(r"\bsize \d+ of ")
 _SHAPE = re.compile(r"\[[^\]]*\]")
 _SHOWN = 3
 """At most this many guards are named, and of each at most this many expected values."""
@@ -99,7 +101,8 @@ class RecompileLimit:
         """Raises GuardError with the reasons; or warns, the first time, of the `failing` guards."""
         said = f"{what}, expected at most {self.most} (recompile_limit)"
         if self.is_error:
-            raise noted(GuardError(said), *map(str, reasons), ADVICE)
+            asks = _NAMES_A_SIZE if _OF_SIZE.search(failing) else ""
+            raise noted(GuardError(f"{said}: {failing}{asks}"), *map(str, reasons), ADVICE)
         with self._lock:
             has_warned, self._has_warned = self._has_warned, True
         if not has_warned:

@@ -387,6 +387,8 @@ def test_without_symbols_there_are_no_conditions(plain, explain, refused):
     assert "conditions" not in explain(f"{plain}:kept", *BOTH)
     text = refused(f"{plain}:pooled", *BOTH, "--stage", "conditions")
     assert text.startswith("aotlite: inspect: the stage is 'conditions', expected one of: ")
+    assert "--dynamic of aotlite explain" in text
+    assert "--dynamic" not in refused(f"{plain}:pooled", *BOTH, "--stage", "condition")
 
 
 @pytest.mark.rules("DYN-33")

@@ -31,6 +31,28 @@ def reason(function: Callable[..., Any], first: tuple[Any, ...], then: Callable[
     return str(why)
 
 
+@pytest.mark.rules("GRD-4")
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_the_error_itself_names_the_size_and_the_mark(limit: int) -> None:
+    def counted(x: Any) -> Any:
+        return sum([x for _ in range(x.shape[0])], x)
+
+    compiled = al.compile(
+        counted, recompile_limit=limit, recompile_limit_is_error=True, backend="reference"
+    )
+    for n in range(2, 2 + limit):
+        compiled(ones(n))
+    with pytest.raises(al.GuardError) as caught:
+        compiled(ones(9))
+    assert "size 0 of argument 0 is 9" in str(caught.value)
+    assert "mark_dynamic(argument, dim)" in str(caught.value)
+    named = al.compile(scaled, recompile_limit=1, recompile_limit_is_error=True)
+    named(ones(), True)
+    with pytest.raises(al.GuardError, match="argument 1 is None, expected True") as caught:
+        named(ones(), None)
+    assert "mark_dynamic" not in str(caught.value)
+
+
 X, Y = ones(), ones()
 FOUR = tuple(ones() for _ in range(4))
 

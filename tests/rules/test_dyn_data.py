@@ -330,6 +330,30 @@ ASKING: dict[str, Callable[[int], Any]] = {
 
 
 @pytest.mark.rules("DYN-32")
+@pytest.mark.parametrize("kind", ["all", "compared", "number", "int"])
+def test_a_check_of_values_says_what_can_be_checked(kind: str) -> None:
+    def checked(x: al.Tensor) -> al.Tensor:
+        whole = {"all": (x > 0).all(), "compared": x.sum() > 0, "number": x.sum()}
+        al.check(whole.get(kind, (x > 0).sum()), "positive")
+        return x * 2
+
+    with pytest.raises(al.UnsupportedError) as caught:
+        al.compile(checked, backend="reference")(al.ones(3))
+    assert "check() of a tensor" in str(caught.value)
+    notes = "".join(caught.value.__notes__)
+    assert "check it outside" in notes and "where" not in notes.split("Instead")[1]
+    assert checked(al.ones(3)).tolist() == [2.0] * 3
+    with pytest.raises(al.ArgumentError, match="check: positive"):
+        checked(al.zeros(3))
+
+    def of_ints(x: al.Tensor) -> al.Tensor:
+        al.check((x > 0).sum().item() > 0, "positive")
+        return x * 2
+
+    assert al.compile(of_ints, backend="reference")(al.ones(3)).tolist() == [2.0] * 3
+
+
+@pytest.mark.rules("DYN-32")
 @pytest.mark.parametrize("name", ASKING)
 def test_a_question_without_a_default_is_refused_with_the_ways_out(name: str) -> None:
     ask = ASKING[name]

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.base.unsupported import forbid_number
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.geometry.sizes import as_size
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.user_code import symbols_in
+
+_OF_VALUES = (
+    "return the condition and check it outside, or check the arguments before the call. Sizes can "
+    "be checked inside, and so can item() of a tensor of ints"
+)
 
 
 def check(condition: object, message: str = "") -> None:
@@ -30,6 +37,8 @@ def check(condition: object, message: str = "") -> None:
     aotlite.ir.errors.ArgumentError: check: no element is positive
     ...
     """
+    if isinstance(condition, Tensor):
+        forbid_number(condition, "check", _OF_VALUES)
     if not condition:  # of a symbol: asked here, this is an assumption, and no branch of the user's
         told = message or "the condition does not hold, expected one that does"
         raise ArgumentError(f"check: {told}")
