@@ -182,6 +182,7 @@ if TYPE_CHECKING:
     from aotlite.partition import (
         min_cut_rematerialization_partition as min_cut_rematerialization_partition,
     )
+    from aotlite.pipeline.logs.log_options import set_logs as set_logs
     from aotlite.pipeline.size_regions.counts.assertion import check as check
     from aotlite.pipeline.size_regions.counts.assertion import size_hint as size_hint
     from aotlite.pipeline.size_regions.named_dimensions import Dim as Dim
@@ -234,6 +235,7 @@ _LAZY: dict[str, str] = {
             MemoryFormat channels_last channels_last_3d contiguous_format preserve_format
         """,
         "aotlite.library": "register_op",
+        "aotlite.pipeline.logs.log_options": "set_logs",
         "aotlite.pipeline.size_regions.counts.assertion": "check size_hint",
         "aotlite.pipeline.size_regions.named_dimensions": "Dim",
         "aotlite.pipeline.size_regions.tensor_marks": "mark_dynamic mark_static",

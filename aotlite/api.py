@@ -28,7 +28,7 @@ from aotlite.pipeline.arguments import (
 from aotlite.pipeline.options import Options, make_options
 from aotlite.pipeline.recompile_limit import Miss, RecompileLimit, failing_guards, misses_of
 from aotlite.pipeline.size_regions.choice import symbolic_sizes
-from aotlite.pipeline.size_regions.report import EntryReports, Recompile
+from aotlite.pipeline.size_regions.report import EntryReports
 from aotlite.pipeline.size_regions.tensor_marks import MARKS, agreeing, may_be_marked, replaced
 from aotlite.stages.s1_capture import capture as capture_stage
 from aotlite.stages.s10_runtime.guards.writer import MISS
@@ -129,7 +129,7 @@ class CompiledFunction(EntryReports):
         entry = self._compile(call)
         for each in self._outdated(call) if MARKS else ():
             self._remove(each, call)
-        self.recompiles.append(Recompile(entry.number, tuple(reasons)))
+        self.note_compilation(entry.number, reasons)
         of_form = self._forms.setdefault(call.form, [])
         with UNFORKED:
             self.entries.append(entry)

@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "fuzz": "run random programs about views, writes and aliases, and shrink what differs",
     "conformance": "say which rules about shared memory an array library keeps",
     "cache": "show the disk cache of compiled kernels, or empty it",
+    "trace": "sum a trace of AOTLITE_LOG up by compilation, or write it for chrome://tracing",
     "doctor": "say which backends work here, and what to install for the others",
 }
 """Name of a command, which is also its module's in this package -> description."""
@@ -44,6 +45,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "aotlite conformance mine:MyAdapter --strict",
     ),
     "cache": ("aotlite cache", "aotlite cache clear"),
+    "trace": (
+        "AOTLITE_LOG=trace=run.jsonl,calls python train.py",
+        "aotlite trace run.jsonl",
+        "aotlite trace run.jsonl -o chrome.json",
+    ),
     "doctor": ("aotlite doctor", "aotlite doctor --json"),
 }
 """Name of a command -> lines that run it."""

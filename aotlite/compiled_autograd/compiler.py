@@ -40,7 +40,11 @@ from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import GuardError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.verify import verify
+from aotlite.ir.logs import is_heard, timed, within
 from aotlite.ir.symbols.table import SymbolTable
+from aotlite.pipeline.logs import call_events
+from aotlite.pipeline.logs.loggers import refresh
+from aotlite.pipeline.logs.stage_events import emit_artifact
 from aotlite.pipeline.observers import Dump, show_to
 from aotlite.pipeline.options import Options, make_options
 from aotlite.pipeline.size_regions.kernels import Instance, SizedKernels, with_sizes
@@ -252,8 +256,14 @@ class CompiledAutograd:
         seen = attrs.evolve(look, nodes=[], number={}, forms=list(look.forms))
         run = TapeRun(tape, self, self._templates)
         order = order_of(look, tape.roots)
+        refresh()
+        silent = not self.options.enable_log
         try:
-            with collector_paused():  # all that is made is kept
+            with (
+                collector_paused(),  # all that is made is kept
+                within(f"tape-{number}", is_silent=silent),
+                timed("tape", nodes=len(seen.forms), reason=reason),
+            ):
                 first = run.record(order, 0)
         finally:
             what = f"tape {number} of {len(seen.forms)} nodes: "
@@ -326,7 +336,10 @@ class CompiledAutograd:
         return self.options.stages.get(name, own)
 
     def _check(self, stage: str, graph: Graph, *, functional: bool = True) -> None:
-        for observer in self._observers:
+        for observer in (*self._observers, emit_artifact) if is_heard() else self._observers:
             show_to(observer, stage, graph)
         if self.options.verify >= 1:
             verify(graph, functional=functional, stage=stage)
+
+
+call_events.starts(CompiledAutograd, "run", "tape_call")

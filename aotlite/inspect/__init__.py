@@ -3,11 +3,13 @@
 `stages_of` compiles once, without running, and returns the result of every stage; `dump_to` writes
 them into files at each compilation; `explain_meta` and its siblings print records as sentences.
 `stages_of(f, x)["joint"].sequence_table()` lists the op and the Module of each node; `counting`
-counts captures, eager ops and graph runs. Spec: `specs/pipeline.md`.
+counts captures, eager ops and graph runs; `chrome_trace` times compilations and calls for a viewer.
+Spec: `specs/pipeline.md`.
 """
 
 from aotlite.inspect.run_counts import Ran, counting
 from aotlite.inspect.stage_records import Stages, stages_of
+from aotlite.pipeline.logs.chrome_traces import chrome_trace
 from aotlite.pipeline.observers import StageRecord, dump_to
 from aotlite.stages.records.metadata.explain_text import (
     explain_convention,
@@ -21,6 +23,7 @@ __all__ = [
     "Ran",
     "StageRecord",
     "Stages",
+    "chrome_trace",
     "counting",
     "dump_to",
     "explain_convention",

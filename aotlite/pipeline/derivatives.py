@@ -23,6 +23,7 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import cached_property, lock
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import Kept, Role, Saved
+from aotlite.ir.logs import timed
 from aotlite.ir.symbols.assumption import Texts, with_hints
 from aotlite.pipeline.lowering import backward_compiler
 from aotlite.pipeline.options import Options
@@ -226,7 +227,9 @@ class HigherOrders:
         return CompiledOrders(partial(self._order, kept_tape, values), kept_tape.incoming)
 
     def _order(self, kept_tape: KeptTape, values: _Values, arriving: Arriving) -> CompiledOrder:
-        with self._lock, collector_paused():  # all orders share the recorder, and the numbers
+        order = timed("order", order=kept_tape.order + 1)
+        # All orders share the recorder, and the numbers.
+        with self._lock, collector_paused(), self.compilation.observers.within(), order:
             made = self._recorded(kept_tape, arriving)
             pure, roles = self._joint(made, kept_tape)
             numbers = self.numbering.of(pure, {})

@@ -40,6 +40,7 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.symbols.assumption import Texts
 from aotlite.pipeline import derivatives, lowering, partitioning, user_code
 from aotlite.pipeline.checks.reanalysis import check_metadata
+from aotlite.pipeline.logs.stage_events import compiling
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
 from aotlite.pipeline.size_regions.records import StageRecords
@@ -82,8 +83,9 @@ def compile_once(request: Request, options: Options) -> CompiledEntry:
     """Compiles a request: all ten stages, with the cyclic garbage collector paused (PIP-5).
     Where a stage raises, the recorder is emptied: a fake that the function stored somewhere must
     not keep the caller's tensors alive."""
-    with collector_paused(), outside_regions():
-        return _traced(request, Compilation.begin(options, STAGES), _compiled)
+    compilation = Compilation.begin(options, STAGES)
+    with collector_paused(), outside_regions(), compiling(request, compilation):
+        return _traced(request, compilation, _compiled)
 
 
 def retraced(request: Request, compilation: Compilation, rest: Callable[..., None]) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import attrs
@@ -20,20 +22,17 @@ from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.effect_chains import same_effects
 from aotlite.ir.graph.verify import verify
+from aotlite.ir.logs import is_heard, timed, within
 from aotlite.ir.meta import table_in
 from aotlite.ir.symbols.assumption import unassuming
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.pipeline.checks.verification import StageRunner
+from aotlite.pipeline.logs.artifact_text import text_of
+from aotlite.pipeline.logs.loggers import refresh
+from aotlite.pipeline.logs.stage_events import emit_artifact
 from aotlite.pipeline.options import Observer, Options
 from aotlite.stages.records.backward.partition import Partition
-from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.guards.size_conditions import SizeConditions
-from aotlite.stages.records.metadata.explain_text import (
-    explain_convention,
-    explain_copies,
-    explain_meta,
-    explain_partition,
-)
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 
 if TYPE_CHECKING:
@@ -80,17 +79,7 @@ class StageRecord:
     @property
     def text(self) -> str:
         """The graph as runnable Python, or the record as sentences."""
-        match self.made:
-            case FunctionMeta():
-                return explain_meta(self.made)
-            case Convention():
-                return explain_convention(self.made)
-            case Partition():
-                return explain_partition(self.made)
-        if isinstance(self.made, Graph) and self.made.copies:
-            said = explain_copies(self.made).replace("\n", "\n# ")
-            return f"{self.made}\n# {said}"
-        return str(self.made)
+        return text_of(self.made)
 
     def __str__(self) -> str:
         return f"# {self.name}: {self.purpose}\n{self.text}"
@@ -112,17 +101,21 @@ class Observers:
     verifies: bool
     runner: StageRunner | None
     """Runs the graphs of stages and compares them, with `verify=True`."""
+    within: Callable[[], AbstractContextManager[None]] = nullcontext
+    """A block whose log events belong to the compilation."""
 
     @classmethod
     def of(cls, options: Options, number: int) -> Observers:
         """The checks that the options ask for; `number` is the compilation's."""
         dump = None if options.dump is None else Dump(options.dump)
-        observers = tuple([each for each in (options.observer, dump) if each is not None])
+        log = emit_artifact if options.enable_log and is_heard() else None
+        observers = tuple([each for each in (options.observer, dump, log) if each is not None])
         for observer in observers:
             if isinstance(observer, Numbering):
                 observer.number = number
         runner = StageRunner() if options.verify >= 2 else None
-        return cls(observers, options.verify >= 1, runner)
+        block = partial(within, str(number), is_silent=not options.enable_log)
+        return cls(observers, options.verify >= 1, runner, block)
 
     def show(self, stage: str, made: object) -> None:
         """Calls every observer with the result of a stage."""
@@ -140,7 +133,8 @@ class Observers:
         if of is not None:
             same_effects(stage, of, graph)
         if self.verifies:
-            verify(graph, functional=functional, stage=stage)
+            with timed("verify", stage=stage):
+                verify(graph, functional=functional, stage=stage)
 
     def compare(self, stage: str, graph: Graph, *, exact: bool = True) -> None:
         """With `verify=True`, runs a graph; raises where results differ from the stage before.
@@ -165,12 +159,13 @@ class Observers:
 
     def shown(self, lower_backward: Callable[[Graph], RunT]) -> Callable[[Graph], RunT]:
         """A lowering that also shows the kernels: a backward is lowered when it first runs."""
-        if not self.observers:
-            return lower_backward
 
         def lower_and_show(graph: Graph) -> RunT:
-            run = lower_backward(graph)
-            self.show_kernels("backward", run)
+            refresh()
+            with self.within():
+                with timed("backward", graph=graph.name, nodes=len(graph.calls)):
+                    run = lower_backward(graph)
+                self.show_kernels("backward", run)
             return run
 
         return lower_and_show

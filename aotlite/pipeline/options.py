@@ -1,8 +1,8 @@
-"""`Options`: every setting of a compilation, frozen and checked; and two environment variables.
+"""`Options`: every setting of a compilation, frozen and checked; and environment variables.
 
 AOTLITE_VERIFY=0|1|2 (off; every graph is verified; every graph also runs) and AOTLITE_DUMP=folder
-(one file per stage) are the defaults of `verify` and `dump`. The third variable, AOTLITE_CACHE, is
-read by the backends. Everything else is an argument.
+(one file per stage) are the defaults of `verify` and `dump`. AOTLITE_LOG is obeyed when options are
+made. The fourth variable, AOTLITE_CACHE, is read by the backends. Everything else is an argument.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from aotlite.backends.lookup import backend_from
 from aotlite.backends.protocol import Backend
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
+from aotlite.pipeline.logs.log_options import parsed as parsed_logs
+from aotlite.pipeline.logs.log_options import read_environment
 from aotlite.stages import NAMES as STAGES
 from aotlite.stages.s7_simplify.decompositions import Table, decomposition_table
 
@@ -75,6 +77,8 @@ class Options:
     """(pack, unpack) functions for saved values, traced into the graphs (SAV-7)."""
     saved_hooks_mode: str = "donated"
     """Which saved values are packed: 'donated', 'no_static' or 'all'."""
+    enable_log: bool = True
+    """False: loggers and traces hear nothing of the function's compilations and calls (LOG-2)."""
 
     def forward_backend(self, *, training: bool) -> Backend:
         """The backend of a forward, or of a function without backward."""
@@ -116,6 +120,7 @@ def make_options(
     for name in given:
         if name not in _CHECKS:
             raise _unknown(name)
+    read_environment()
     chosen = _waiting(DEFAULT_BACKEND if backend is None else backend, wait)
     return Options(
         backend=_recording(chosen, device_graphs, device_graph_sizes),
@@ -235,12 +240,16 @@ def _saved_hooks_mode(mode: object) -> str:
     return str(mode)
 
 
+def verify_level(text: str) -> int:
+    """The level that a value of AOTLITE_VERIFY stands for. Raises ArgumentError."""
+    if text not in ("0", "1", "2"):
+        raise ArgumentError(f"compile: AOTLITE_VERIFY is {text!r}, expected 0, 1 or 2")
+    return int(text)
+
+
 def _level(verify: bool | int | None) -> int:
     if verify is None:
-        text = os.environ.get("AOTLITE_VERIFY", "1")
-        if text not in ("0", "1", "2"):
-            raise ArgumentError(f"compile: AOTLITE_VERIFY is {text!r}, expected 0, 1 or 2")
-        return int(text)
+        return verify_level(os.environ.get("AOTLITE_VERIFY", "1"))
     if verify is True:
         return 2
     if verify not in (0, 1, 2):
@@ -321,5 +330,6 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "unlift_tokens": partial(_switch, "unlift_tokens"),
     "saved_hooks": _saved_hooks,
     "saved_hooks_mode": _saved_hooks_mode,
+    "enable_log": partial(_switch, "enable_log"),
 }
 """For each option the function that checks and converts its argument."""

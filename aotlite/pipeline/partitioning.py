@@ -16,6 +16,7 @@ from aotlite.ir.deferred import deferred
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Part, Primal, Saved
 from aotlite.ir.graph.verify import verify
+from aotlite.ir.logs import timed
 from aotlite.ir.symbols.assumption import concrete
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import Compilation
@@ -68,7 +69,9 @@ def partitioned(graph: Graph, compilation: Compilation) -> Partition:
     observers = compilation.observers
     chosen = partitioner(compilation.options) or compilation.stages["partition"]
     ours = chosen is default_partition
-    partition = default_partition(graph) if ours else call_partitioner(chosen, graph)
+    with timed("stage", stage="partition") as facts:
+        partition = default_partition(graph) if ours else call_partitioner(chosen, graph)
+        facts["nodes"] = len(graph.calls)
     shown = with_saved_sizes(partition) if observers.observers else partition
     observers.show("8 partition", shown)
     observers.check("8 partition, forward", shown.forward, functional=True)

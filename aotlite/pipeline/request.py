@@ -16,6 +16,7 @@ import attrs
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.symbols.floats.symfloat import FloatFact
+from aotlite.pipeline.logs.stage_events import stage_table
 from aotlite.pipeline.observers import Observers
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.size_regions.unsupported_symbols import by_symbols, with_plain_keys
@@ -68,7 +69,9 @@ class Compilation:
     def begin(cls, options: Options, stages: Mapping[str, Callable[..., object]]) -> Compilation:
         """The next compilation of the process; the option `stages=` overrides `stages`."""
         number = next(_NUMBERS)
-        return cls(number, options, {**stages, **options.stages}, Observers.of(options, number))
+        chosen = {**stages, **options.stages}
+        table = stage_table(chosen, number, is_silent=not options.enable_log)
+        return cls(number, options, table, Observers.of(options, number))
 
     def of_derivatives(self) -> Compilation:
         """This compilation for a double backward: its graphs are verified, and not run.

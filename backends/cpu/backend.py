@@ -40,6 +40,7 @@ from aotlite.ir.arrays.device import CPU as CPU_DEVICE
 from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
+from aotlite.ir.logs import looked_up
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.proving import Demands, untold
 
@@ -85,6 +86,7 @@ class CpuBackend:
         threads = get_num_threads()
         key = clock.timed("key", graph_key, graph, threads)
         text = clock.timed("looking up", remembered, key)
+        looked_up("graph", graph.name, found=text is not None)
         if text is not None and (self.wait or self._is_compiled(text)):
             kernels = Kernels(partial(_program, graph, threads, clock), *_shown(text, clock))
             try:

@@ -492,19 +492,15 @@ def test_variables_that_change_speed_are_shown_where_set(monkeypatch):
     assert [*environment.OURS, "OPENBLAS_CORETYPE"] == names
 
 
-def test_a_variable_that_nothing_reads_is_said_to_be_so(monkeypatch):
-    monkeypatch.setenv("AOTLITE_LOG", "joint")
+def test_a_log_is_valid_where_compile_takes_it(monkeypatch):
+    monkeypatch.setenv("AOTLITE_LOG", "graphs,guards:debug")
     found = named(environment.variables(), "AOTLITE_LOG")
-    assert ("ok", "joint; this version does not read it") == (found.state, found.value)
-    assert not any("AOTLITE_LOG" in text for text in sources())
-
-
-def sources():
-    """The code of aotlite without what only speaks of the variables, and without the doctor's."""
-    package = Path(al.__file__).parent
-    for path in package.rglob("*.py"):
-        if not path.name.startswith("doctor"):
-            yield from re.findall(r"environ.*|getenv.*", path.read_text("utf-8"))
+    assert ("ok", "graphs,guards:debug") == (found.state, found.value)
+    monkeypatch.setenv("AOTLITE_LOG", "graph")
+    found = named(environment.variables(), "AOTLITE_LOG")
+    with pytest.raises(al.ArgumentError) as caught:
+        al.compile(lambda x: x)
+    assert ("broken", str(caught.value)) == (found.state, found.value)
 
 
 def test_a_cache_folder_that_is_a_file_is_broken(tmp_path, monkeypatch):

@@ -53,11 +53,19 @@ def _ours(name: str, value: str | None) -> Finding:
 
 
 def _verify(value: str) -> tuple[State, str, str]:
-    """Checks AOTLITE_VERIFY by the function that compilations use."""
+    return _of_options("verify_level", value, "set AOTLITE_VERIFY to 0, 1 or 2, or unset it")
+
+
+def _log(value: str) -> tuple[State, str, str]:
+    return _of_options("parsed_logs", value, "name loggers, such as graphs,guards, or unset it")
+
+
+def _of_options(check: str, value: str, advice: str) -> tuple[State, str, str]:
+    """Checks a variable by the function that compilations use."""
     try:
-        import_module("aotlite.pipeline.options").make_options()
+        getattr(import_module("aotlite.pipeline.options"), check)(value)
     except Exception as error:  # of a required package too, which has a finding of its own
-        return "broken", str(error), "set AOTLITE_VERIFY to 0, 1 or 2, or unset it"
+        return "broken", str(error), advice
     return "ok", value, ""
 
 
@@ -96,10 +104,6 @@ def _cache(value: str) -> tuple[State, str, str]:
     asked = trusted_folders.refusal if os.path.exists(folder) else trusted_folders.refusal_to_make
     refused = asked(folder) if is_used else ""
     return ("broken", refused, _MEND) if refused else (state, text, advice)
-
-
-def _log(value: str) -> tuple[State, str, str]:
-    return "ok", f"{value}; this version does not read it", ""
 
 
 _MEND = "name another folder, or unset it; until then nothing is kept for the next process"

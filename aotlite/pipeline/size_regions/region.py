@@ -25,6 +25,7 @@ from aotlite.ir.deferred import deferred
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.graph.role import Primal
+from aotlite.ir.logs import emit, timed
 from aotlite.ir.symbols.assumption import Assumption, at_places, concrete
 from aotlite.ir.symbols.cases.parts import names_in
 from aotlite.pipeline.lowering import forget_origins
@@ -115,6 +116,7 @@ def region_entry(
         make_entry=partial(entry_of, compilation, request.name),
         why_not_unsized=_unsized(source, checks, compilation.number),
     )
+    emit("guards", lambda: {"guards": checks})
     _prove(sizes, guards, request, compilation)
     check_marks(sizes, captured.inputs, region.retrace)
     region.begin(request.leaves, captured)
@@ -363,6 +365,16 @@ class SizeRegion:
         self, records: StageRecords, values: dict[str, int], leaves: Sequence[object]
     ) -> CompiledEntry:
         reals = self.facts.tensors(leaves)
+        with self.retrace.compilation.observers.within(), timed("instance", sizes=values):
+            return self._instance_made(records, values, leaves, reals)
+
+    def _instance_made(
+        self,
+        records: StageRecords,
+        values: dict[str, int],
+        leaves: Sequence[object],
+        reals: dict[Any, Any],
+    ) -> CompiledEntry:
         run = None
         if records is self.records:
             shared, run = self._shared().at(values, leaves, reals)

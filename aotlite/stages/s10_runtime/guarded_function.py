@@ -17,8 +17,8 @@ class GuardedFunction:
     call: Callable[[Any], object]
     source: str
     _scope: dict[str, Any]
-    _checks: tuple[GuardCheck, ...]
+    checks: tuple[GuardCheck, ...]
 
     def why_not(self, leaves: Sequence[object]) -> GuardFailure | None:
         """The reason why the entry is not valid for these flat arguments; None if it is valid."""
-        return what_fails(self._checks, self._scope, leaves)
+        return what_fails(self.checks, self._scope, leaves)

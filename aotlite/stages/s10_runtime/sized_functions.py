@@ -42,7 +42,7 @@ class InstanceFunction(GuardedFunction):
         call: Any = self.call
         own = zip(call.__code__.co_freevars, call.__closure__ or (), strict=True)
         scope = {**self._scope, **{name: cell.cell_contents for name, cell in own}}
-        return what_fails(self._checks, scope, leaves)
+        return what_fails(self.checks, scope, leaves)
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -14,6 +14,7 @@ from aotlite.backends.native.cache import artifact_cache
 from aotlite.backends.native.cache.disk_cache import key_of, word
 from aotlite.backends.native.single_flight import Once
 from aotlite.ir.errors import BackendError
+from aotlite.ir.logs import looked_up, timed
 
 ModuleT = TypeVar("ModuleT")
 
@@ -38,14 +39,16 @@ def loaded(
 
     def image() -> bytes:
         try:
-            return make()
+            with timed("compiler", name=name, compiler="nvrtc"):
+                return make()
         except BackendError as error:
             place = saved(identity[0], name)
             raise BackendError(f"{error}; the text is in {place}") from error
 
     def made() -> ModuleT:
         try:
-            return load(_path(key, name, suffix, image))
+            with timed("kernel", name=name, language="CUDA", characters=len(identity[0])):
+                return load(_path(key, name, suffix, image))
         except BackendError:
             artifact_cache.removed(key)
         return load(_path(key, name, suffix, image))
@@ -66,6 +69,7 @@ def saved(text: str, name: str) -> str:
 
 def _path(key: str, name: str, suffix: str, make: Callable[[], bytes]) -> str:
     found = artifact_cache.found(key)
+    looked_up("cubin", name, found=found is not None)
     if found is not None:
         return found
     with artifact_cache.locked(key):

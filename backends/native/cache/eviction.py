@@ -16,6 +16,7 @@ from contextlib import suppress
 import attrs
 
 from aotlite.backends.native.cache.disk_cache import NEW, files
+from aotlite.ir.logs import emit
 
 LIMIT = 1 << 30
 """Bytes of a cache. Beyond it the least recently used entries are removed, down to four fifths."""
@@ -79,6 +80,8 @@ def trim(folder: str, limit: int = LIMIT) -> list[Entry]:
         entry.remove()
         size -= entry.size
         removed.append(entry)
+    if removed:
+        emit("cache", lambda: {"of": "files", "outcome": "evicted", "count": len(removed)})
     return removed
 
 

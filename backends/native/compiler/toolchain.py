@@ -20,6 +20,7 @@ from aotlite.backends.native.single_flight import Once
 from aotlite.backends.native.warn_once import warn_once
 from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import BackendError
+from aotlite.ir.logs import looked_up, timed
 
 if TYPE_CHECKING:
     from aotlite.backends.native.compiler import compilation as building
@@ -173,12 +174,14 @@ def compile_c(
     flags = compiler.flags(contract, sanitize, libraries)
     key = _key_of_c(compiler, flags, text)
     found = artifact_cache.found(key)
+    looked_up("library", name, found=found is not None)
     if found is not None:
         return found
     with artifact_cache.locked(key):
         found = artifact_cache.found(key)
         if found is None:
-            library = _library(key, compiler, flags, text, name, time_limit)
+            with timed("compiler", name=name, compiler=compiler.kind):
+                library = _library(key, compiler, flags, text, name, time_limit)
             found = artifact_cache.kept(key, name, ".so", library)
     return found
 

@@ -17,6 +17,7 @@ from aotlite.backends.native.blocked_threads import is_absent
 from aotlite.backends.native.libraries.library_loading import load_c
 from aotlite.backends.native.libraries.shared_library import SharedLibrary
 from aotlite.backends.native.single_flight import Once
+from aotlite.ir.logs import carrying
 
 __all__ = ["Job", "compile_in_background", "in_background"]
 
@@ -85,7 +86,7 @@ class Job(Generic[T]):
 def in_background(work: Callable[[], T]) -> Job[T]:
     """Returns the job of a function without arguments. A daemon thread calls it after earlier
     jobs."""
-    return Job(work)
+    return Job(carrying(work))
 
 
 def compile_in_background(text: str, name: str, **options: Any) -> Job[SharedLibrary]:

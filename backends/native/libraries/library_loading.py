@@ -13,6 +13,7 @@ from aotlite.backends.native.libraries import memory_mappings
 from aotlite.backends.native.libraries.shared_library import SharedLibrary, load
 from aotlite.backends.native.single_flight import OnceAlive
 from aotlite.ir.errors import BackendError
+from aotlite.ir.logs import timed
 
 __all__ = ["load", "load_c"]
 
@@ -41,7 +42,8 @@ def load_c(
 
     def make() -> SharedLibrary:
         memory_mappings.make_room()
-        library = first_that_loads()
+        with timed("kernel", name=name, language="C", characters=len(text)):
+            library = first_that_loads()
         if libraries:
             _staying.append(library)
         else:

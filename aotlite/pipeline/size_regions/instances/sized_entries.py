@@ -103,8 +103,8 @@ class SizedEntries:
 
     def _may_share(self) -> bool:
         """Whether stages 9 and 10 are aotlite's, the forward is one graph, and texts are few."""
-        stages = self.compilation.stages
-        is_ours = stages["lower"] is lower and stages["runtime"] is runtime
+        stages = self.compilation.stages  # `get` gives a stage itself, also where it is timed
+        is_ours = stages.get("lower") is lower and stages.get("runtime") is runtime
         return is_ours and self.records.handed is None and self._tries < MOST_TEXTS
 
     def _text(
@@ -227,15 +227,15 @@ class SharedText:
     def _backward(self, plan: BackwardPlan, values: dict[str, int]) -> tuple[Step, str]:
         """The backward for all gradients, at these sizes."""
         owner = self.owner
-        run = half(owner, 1, values)
-        owner.compilation.observers.show_kernels("backward", run)
+        observers = owner.compilation.observers
+        graph: Any = owner.records.partition.backward
+        run: Run = observers.shown(lambda _: half(owner, 1, values))(graph)
         assert isinstance(plan.variants, InstanceVariants)
         plan.variants.runs_user_code |= run.runs_user_code
         for each in self._backwards:
             if each.runs_user_code == run.runs_user_code and each.holds(values):
                 return each.at(values, run)
         assert self.plan is not None
-        graph: Any = owner.records.partition.backward
         try:
             with owner.sizes.lock:
                 of = self.plan, graph, run, owner.sizes.table, Demands(dict(values))

@@ -1,0 +1,196 @@
+"""Events of calls: each call, its guards and side effects, each graph that runs, each backward.
+
+    call      ├── prologue ──┤── run: the compiled forward ──├── epilogue ──┤
+    backward  ├── prologue ──┤── run: the compiled backward ─├── epilogue ──┤
+
+They exist while somebody asked for them, and cost nothing otherwise (LOG-5): then `begin` replaces
+the methods that start calls, backwards and runs, and `end` puts them back. No generated code asks
+whether it is watched. Spec: `specs/logs.md`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
+import attrs
+
+from aotlite.backends.calling_convention import Run
+from aotlite.ir.forks import UNFORKED
+from aotlite.ir.logs import NO_COMPILATION, LogEvent, current_id, is_heard, send, within
+from aotlite.stages.s10_runtime.backward.node import CompiledBackward
+
+_FILE = re.compile(r"<aotlite (.*) (\d+(?:\.\d+)?)(?: [a-z].*)?>")
+"""The file of a generated function: its name, and the number of the compilation (GEN-9)."""
+
+
+@attrs.define
+class _Open:
+    """A call or backward that runs: when its last run ended, or when it began."""
+
+    reached: int
+    has_run: bool = False
+    compile_id: str = NO_COMPILATION
+
+
+class _Thread(threading.local):
+    """The calls of a thread that run, outermost first."""
+
+    def __init__(self) -> None:
+        self.calls: list[_Open] = []
+
+
+_THREAD = _Thread()
+
+
+# ---------------------------------------------------------------------------------- what is timed
+Method = Callable[..., Any]
+_STARTS: dict[tuple[type, str], str] = {
+    (CompiledBackward, "gradients"): "backward_call",
+    (CompiledBackward, "_differentiable"): "backward_call",
+}
+"""The methods that start a call or backward, with the names of their events."""
+
+
+def starts(cls: type, method: str, event: str) -> None:
+    """Notes a method of a class that starts a call or backward, for its events."""
+    _STARTS[cls, method] = event
+
+
+def _started(event: str, method: Method) -> Method:
+    """The method as one event, with a prologue and an epilogue if a graph runs in it."""
+
+    @wraps(method)
+    def timed_method(self: Any, *args: object, **kwargs: object) -> object:
+        options = getattr(self, "options", None)
+        is_silent = options is not None and not options.enable_log
+        with within(current_id(), is_silent=is_silent):
+            if not is_heard():
+                return method(self, *args, **kwargs)
+            begin = time.perf_counter_ns()
+            mine = _Open(begin)
+            calls = _THREAD.calls
+            calls.append(mine)
+            facts: dict[str, object] = {"function": _name_of(self)}
+            try:
+                return method(self, *args, **kwargs)
+            except BaseException as error:
+                facts["error"] = error
+                raise
+            finally:
+                calls.pop()
+                end = time.perf_counter_ns()
+                if mine.has_run:
+                    send(LogEvent("epilogue", mine.compile_id, {}, mine.reached, end))
+                send(LogEvent(event, mine.compile_id, facts, begin, end))
+
+    return timed_method
+
+
+def _name_of(thing: Any) -> str:
+    name: str | None = getattr(thing, "_name", None)
+    return name or type(thing).__name__
+
+
+def _run(run: Run, call: Method, file: str, values: list[Any]) -> list[Any]:
+    """The results of a compiled graph, as one event."""
+    found = _FILE.fullmatch(file)
+    compile_id = current_id() if found is None else found[2]
+    begin = time.perf_counter_ns()
+    mine = _THREAD.calls[-1] if _THREAD.calls else None
+    if mine is not None and found is not None:
+        if not mine.has_run:
+            send(LogEvent("prologue", compile_id, {}, mine.reached, begin))
+        mine.has_run, mine.compile_id = True, compile_id
+    try:
+        with within(compile_id):
+            results: list[Any] = call(values)
+            return results
+    finally:
+        end = time.perf_counter_ns()
+        if mine is not None:
+            mine.reached = end
+        graph = run.__dict__.get("graph")  # which an instance makes when it is looked at
+        name = graph.name if graph is not None else type(run).__name__ if found is None else found[1]
+        send(LogEvent("run", compile_id, {"graph": name}, begin, end))
+
+
+class _Watched:
+    """Stands for the attribute `call` of a class of runs: a function that emits an event."""
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+        """The method that the class has; None if each run has a function of its own."""
+
+    def __get__(self, run: Any, owner: type | None = None) -> Any:
+        if run is None:
+            return self if self._own is None else self._own
+        call = run.__dict__.get("call")
+        if call is None:
+            if self._own is None:
+                raise AttributeError(f"{type(run).__name__} has no attribute 'call'")
+            call = self._own.__get__(run, owner)
+        if not is_heard():
+            return call
+        return partial(_run, run, call, sys._getframe(1).f_code.co_filename)
+
+    def __set__(self, run: Any, call: Method) -> None:
+        run.__dict__["call"] = call
+
+
+# ------------------------------------------------------------------------------------ on and off
+_REPLACED: list[tuple[type, str, Any]] = []
+"""The attributes that were replaced, with what they were; None where a class had none."""
+
+
+def _replace() -> None:
+    for (cls, name), event in _STARTS.items():
+        method = cls.__dict__[name]
+        _REPLACED.append((cls, name, method))
+        setattr(cls, name, _started(event, method))
+    for cls in _classes(Run):
+        own = cls.__dict__.get("call")
+        if own is not None or cls is Run:
+            _REPLACED.append((cls, "call", own))
+            cls.call = _Watched(own)
+
+
+def _put_back() -> None:
+    while _REPLACED:
+        cls, name, own = _REPLACED.pop()
+        if own is None:
+            delattr(cls, name)
+        else:
+            setattr(cls, name, own)
+
+
+def _classes(cls: Any) -> list[Any]:
+    """A class and all that are made of it."""
+    return [cls, *[each for sub in cls.__subclasses__() for each in _classes(sub)]]
+
+
+_wishes = 0
+"""How many have asked for events of calls."""
+
+
+def begin() -> None:
+    """Makes calls emit events, until as many have called `end`."""
+    global _wishes
+    with UNFORKED:
+        if not _wishes:
+            _replace()
+        _wishes += 1
+
+
+def end() -> None:
+    """Takes one `begin` back."""
+    global _wishes
+    with UNFORKED:
+        _wishes -= 1
+        if not _wishes:
+            _put_back()
