@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import aotlite as al
+from aotlite.pipeline.logs.loggers import NAMES
 from tests.house.sources import ROOT, Source, Tree, tree
 
 BACKTICKS = re.compile(r"`([^`\n]+)`")
@@ -25,7 +26,7 @@ FILE = re.compile(r"(?!/)[\w./-]+\.(?:py|md|c|h|cu|cpp|toml|json|cfg|txt)")
 NAME = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(\))?")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 WORD = re.compile(r"[A-Za-z_]\w*")
-LOGGERS = {"aotlite.device_graphs", "aotlite.compiled_autograd"}
+LOGGERS = {f"aotlite.{name}" for name in ("device_graphs", "compiled_autograd", *NAMES)}
 SHOWN = {"a.b", "timeline.py", "0001_loss_4_joint.py"}
 """Examples, not references."""
 LIBRARIES = set(

@@ -33,6 +33,7 @@ AREAS = {
     "CAG": 24,
     "CUG": 6,
     "HOOK": 6,
+    "LOG": 5,
 }
 """The last rule of each area that has a page; they are numbered from 1 without holes."""
 

@@ -46,7 +46,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "cache": ("aotlite cache", "aotlite cache clear"),
     "trace": (
-        "AOTLITE_LOG=trace=run.jsonl,calls python train.py",
         "aotlite trace run.jsonl",
         "aotlite trace run.jsonl -o chrome.json",
     ),

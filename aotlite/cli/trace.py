@@ -6,12 +6,11 @@ import argparse
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.filesystem import atomic_files
 from aotlite.ir.logs import NO_COMPILATION
-from aotlite.pipeline.logs.chrome_traces import chrome_text, records_in
+from aotlite.pipeline.logs.chrome_traces import Record, chrome_text, records_in
 
 _CALLS = ("call", "backward_call", "tape_call")
 _MOST_REASONS = 3
@@ -19,7 +18,7 @@ _MOST_REASONS = 3
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `aotlite trace`."""
-    parser.add_argument("file", metavar="FILE", help="a file that AOTLITE_LOG=trace=FILE wrote")
+    parser.add_argument("file", metavar="FILE", help="what a run with AOTLITE_LOG=trace=FILE wrote")
     parser.add_argument(
         "-o",
         "--out",
@@ -48,7 +47,7 @@ def command(args: argparse.Namespace) -> None:
         print(f"{wrong} lines are no events and were left out")
 
 
-def _chosen(records: list[dict[str, Any]], compile_id: str | None) -> list[dict[str, Any]]:
+def _chosen(records: list[Record], compile_id: str | None) -> list[Record]:
     if compile_id is None:
         return records
     found = [each for each in records if _whole(each) == compile_id]
@@ -58,7 +57,7 @@ def _chosen(records: list[dict[str, Any]], compile_id: str | None) -> list[dict[
     return found
 
 
-def _whole(record: dict[str, Any]) -> str:
+def _whole(record: Record) -> str:
     """The compilation of a record, whichever instance of its region it is of."""
     compile_id: str = record["compile_id"]
     return compile_id.partition(".")[0]
@@ -74,9 +73,9 @@ def _write(path: str, text: str) -> None:
 
 
 # ----------------------------------------------------------------------------------- the sums
-def _summary(records: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _summary(records: Sequence[Record]) -> Iterator[str]:
     """The compilations in order, a paragraph each."""
-    by_id: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    by_id: dict[tuple[int, str], list[Record]] = {}
     for each in records:
         if _whole(each) != NO_COMPILATION:
             by_id.setdefault((each["process"], _whole(each)), []).append(each)
@@ -87,13 +86,13 @@ def _summary(records: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield from _paragraph(f"{compile_id} of process {process}" if many else compile_id, of)
 
 
-def _paragraph(title: str, records: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _paragraph(title: str, records: Sequence[Record]) -> Iterator[str]:
     compiled = [each for each in records if each["event"] == "compile"]
     names = [f" of {each['function']}" for each in records if "function" in each]
     spent = "".join([f": {_ms(_seconds([each]))}" for each in compiled])
     failed = "".join([f", failed: {each['error']}" for each in compiled if "error" in each])
     yield f"compilation {title}{names[0] if names else ''}{spent}{failed}"
-    stages: dict[str, list[dict[str, Any]]] = {}
+    stages: dict[str, list[Record]] = {}
     for each in records:
         if each["event"] == "stage":
             stages.setdefault(str(each.get("stage")), []).append(each)
@@ -113,7 +112,7 @@ def _paragraph(title: str, records: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield f"  {event}: {len(of)} times, {_ms(_seconds(of) / len(of))} each"
 
 
-def _kernels(records: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _kernels(records: Sequence[Record]) -> Iterator[str]:
     compilers = [each for each in records if each["event"] == "compiler"]
     looks = Counter(each.get("outcome") for each in records if each["event"] == "cache")
     if compilers or looks:
@@ -123,7 +122,7 @@ def _kernels(records: Sequence[dict[str, Any]]) -> Iterator[str]:
         )
 
 
-def _seconds(records: Sequence[dict[str, Any]]) -> float:
+def _seconds(records: Sequence[Record]) -> float:
     return sum([each.get("seconds", 0.0) for each in records])
 
 

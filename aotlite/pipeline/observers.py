@@ -133,7 +133,7 @@ class Observers:
         if of is not None:
             same_effects(stage, of, graph)
         if self.verifies:
-            with timed("verify", stage=stage):
+            with timed("verify", checked=stage):
                 verify(graph, functional=functional, stage=stage)
 
     def compare(self, stage: str, graph: Graph, *, exact: bool = True) -> None:

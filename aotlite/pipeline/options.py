@@ -19,7 +19,6 @@ from aotlite.backends.lookup import backend_from
 from aotlite.backends.protocol import Backend
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
-from aotlite.pipeline.logs.log_options import parsed as parsed_logs
 from aotlite.pipeline.logs.log_options import read_environment
 from aotlite.stages import NAMES as STAGES
 from aotlite.stages.s7_simplify.decompositions import Table, decomposition_table

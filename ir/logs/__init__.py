@@ -79,7 +79,7 @@ def stop(listener: Listener) -> None:
     """Removes a listener; nothing happens if it does not listen."""
     global _listeners
     with UNFORKED:
-        _listeners = tuple([each for each in _listeners if each is not listener])
+        _listeners = tuple([each for each in _listeners if each != listener])
 
 
 def is_heard() -> bool:
@@ -179,12 +179,15 @@ def current_id() -> str:
 
 @contextmanager
 def within(compile_id: str, *, is_silent: bool = False) -> Iterator[None]:
-    """A block whose events belong to a compilation. If `is_silent`, nobody hears them.
+    """A block whose events belong to a compilation. Nobody hears those of a block that `is_silent`,
+    or that lies in such a block.
 
     >>> with within("3"):
     ...     current_id()
     '3'
     """
+    outer = _CURRENT.get()
+    is_silent = is_silent or (outer is not None and outer.is_silent)
     token = _CURRENT.set(_Compilation(compile_id, is_silent))
     try:
         yield

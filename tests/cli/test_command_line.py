@@ -48,11 +48,12 @@ def named(pair):
 
 def needed(command):
     """What a command cannot do without."""
-    return ["file.py:f"] if command == "explain" else []
+    return {"explain": ["file.py:f"], "trace": ["run.jsonl"]}.get(command, [])
 
 
 def test_every_command_has_options_that_are_looked_at():
-    assert {"demo", "explain", "fuzz", "conformance", "doctor"} == {each for each, _ in OPTIONS}
+    commands = {"demo", "explain", "fuzz", "conformance", "trace", "doctor"}
+    assert commands == {each for each, _ in OPTIONS}
     assert (True, True) == (len(TAKING) >= 25, len(CHECKED) >= 12)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from importlib import import_module
+from pkgutil import resolve_name
 
 from aotlite.backends.native.cache import trusted_folders
 from aotlite.cli.doctor.record import Finding, State
@@ -53,17 +53,19 @@ def _ours(name: str, value: str | None) -> Finding:
 
 
 def _verify(value: str) -> tuple[State, str, str]:
-    return _of_options("verify_level", value, "set AOTLITE_VERIFY to 0, 1 or 2, or unset it")
+    of = "options:verify_level"
+    return _as_compiled(of, value, "set AOTLITE_VERIFY to 0, 1 or 2, or unset it")
 
 
 def _log(value: str) -> tuple[State, str, str]:
-    return _of_options("parsed_logs", value, "name loggers, such as graphs,guards, or unset it")
+    of = "logs.log_options:parsed"
+    return _as_compiled(of, value, "name loggers, such as graphs,guards, or unset it")
 
 
-def _of_options(check: str, value: str, advice: str) -> tuple[State, str, str]:
-    """Checks a variable by the function that compilations use."""
+def _as_compiled(of: str, value: str, advice: str) -> tuple[State, str, str]:
+    """Checks a variable by the function of `aotlite.pipeline` that compilations use."""
     try:
-        getattr(import_module("aotlite.pipeline.options"), check)(value)
+        resolve_name(f"aotlite.pipeline.{of}")(value)
     except Exception as error:  # of a required package too, which has a finding of its own
         return "broken", str(error), advice
     return "ok", value, ""

@@ -48,7 +48,8 @@ def facts_of(made: object) -> Mapping[str, object]:
         case Partition():
             return _partition_facts(made)
         case SizeConditions():
-            conditions = [each.text for each in (*made.guards, *made.floats)]
+            conditions = [each.text for each in made.guards]
+            conditions += [each.text for each in made.floats]
             proof = None if made.proof is None else str(made.proof)
             symbols = {each.name: each.source for each in made.symbols}
             return {"symbols": symbols, "conditions": conditions, "proof": proof}

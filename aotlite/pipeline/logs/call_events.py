@@ -35,6 +35,8 @@ class _Open:
 
     reached: int
     has_run: bool = False
+    is_running: bool = False
+    """Whether a graph runs now; what it calls in turn are parts of it."""
     compile_id: str = NO_COMPILATION
 
 
@@ -46,6 +48,8 @@ class _Thread(threading.local):
 
 
 _THREAD = _Thread()
+SILENT: set[str] = set()
+"""The compilations of functions with `enable_log=False`."""
 
 
 # ---------------------------------------------------------------------------------- what is timed
@@ -55,11 +59,16 @@ _STARTS: dict[tuple[type, str], str] = {
     (CompiledBackward, "_differentiable"): "backward_call",
 }
 """The methods that start a call or backward, with the names of their events."""
+_wishes = 0
+"""How many have asked for events of calls."""
 
 
 def starts(cls: type, method: str, event: str) -> None:
     """Notes a method of a class that starts a call or backward, for its events."""
-    _STARTS[cls, method] = event
+    with UNFORKED:
+        _STARTS[cls, method] = event
+        if _wishes:
+            _replace_start(cls, method, event)
 
 
 def _started(event: str, method: Method) -> Method:
@@ -67,16 +76,16 @@ def _started(event: str, method: Method) -> Method:
 
     @wraps(method)
     def timed_method(self: Any, *args: object, **kwargs: object) -> object:
-        options = getattr(self, "options", None)
-        is_silent = options is not None and not options.enable_log
-        with within(current_id(), is_silent=is_silent):
+        compile_id = _id_of(self)
+        with within(compile_id, is_silent=_is_silent(self, compile_id)):
             if not is_heard():
                 return method(self, *args, **kwargs)
             begin = time.perf_counter_ns()
-            mine = _Open(begin)
+            mine = _Open(begin, compile_id=compile_id)
             calls = _THREAD.calls
             calls.append(mine)
-            facts: dict[str, object] = {"function": _name_of(self)}
+            name = getattr(self, "_name", None)  # of a compiled function
+            facts: dict[str, object] = {} if name is None else {"function": name}
             try:
                 return method(self, *args, **kwargs)
             except BaseException as error:
@@ -92,9 +101,15 @@ def _started(event: str, method: Method) -> Method:
     return timed_method
 
 
-def _name_of(thing: Any) -> str:
-    name: str | None = getattr(thing, "_name", None)
-    return name or type(thing).__name__
+def _id_of(thing: Any) -> str:
+    """The compilation of a backward; a call belongs to none before it has found its entry."""
+    plan = getattr(thing, "plan", None)
+    return NO_COMPILATION if plan is None else str(plan.number)
+
+
+def _is_silent(thing: Any, compile_id: str) -> bool:
+    options = getattr(thing, "options", None)
+    return compile_id in SILENT or (options is not None and not options.enable_log)
 
 
 def _run(run: Run, call: Method, file: str, values: list[Any]) -> list[Any]:
@@ -106,7 +121,7 @@ def _run(run: Run, call: Method, file: str, values: list[Any]) -> list[Any]:
     if mine is not None and found is not None:
         if not mine.has_run:
             send(LogEvent("prologue", compile_id, {}, mine.reached, begin))
-        mine.has_run, mine.compile_id = True, compile_id
+        mine.has_run, mine.is_running, mine.compile_id = True, True, compile_id
     try:
         with within(compile_id):
             results: list[Any] = call(values)
@@ -114,9 +129,11 @@ def _run(run: Run, call: Method, file: str, values: list[Any]) -> list[Any]:
     finally:
         end = time.perf_counter_ns()
         if mine is not None:
-            mine.reached = end
+            mine.reached, mine.is_running = end, False
         graph = run.__dict__.get("graph")  # which an instance makes when it is looked at
-        name = graph.name if graph is not None else type(run).__name__ if found is None else found[1]
+        name = (
+            graph.name if graph is not None else type(run).__name__ if found is None else found[1]
+        )
         send(LogEvent("run", compile_id, {"graph": name}, begin, end))
 
 
@@ -135,7 +152,7 @@ class _Watched:
             if self._own is None:
                 raise AttributeError(f"{type(run).__name__} has no attribute 'call'")
             call = self._own.__get__(run, owner)
-        if not is_heard():
+        if not is_heard() or (_THREAD.calls and _THREAD.calls[-1].is_running):
             return call
         return partial(_run, run, call, sys._getframe(1).f_code.co_filename)
 
@@ -148,11 +165,15 @@ _REPLACED: list[tuple[type, str, Any]] = []
 """The attributes that were replaced, with what they were; None where a class had none."""
 
 
+def _replace_start(cls: type, name: str, event: str) -> None:
+    method = cls.__dict__[name]
+    _REPLACED.append((cls, name, method))
+    setattr(cls, name, _started(event, method))
+
+
 def _replace() -> None:
     for (cls, name), event in _STARTS.items():
-        method = cls.__dict__[name]
-        _REPLACED.append((cls, name, method))
-        setattr(cls, name, _started(event, method))
+        _replace_start(cls, name, event)
     for cls in _classes(Run):
         own = cls.__dict__.get("call")
         if own is not None or cls is Run:
@@ -172,10 +193,6 @@ def _put_back() -> None:
 def _classes(cls: Any) -> list[Any]:
     """A class and all that are made of it."""
     return [cls, *[each for sub in cls.__subclasses__() for each in _classes(sub)]]
-
-
-_wishes = 0
-"""How many have asked for events of calls."""
 
 
 def begin() -> None:

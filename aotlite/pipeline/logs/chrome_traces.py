@@ -1,7 +1,7 @@
 """Chrome traces: events as a file that chrome://tracing, Perfetto and Speedscope show.
 
-The file is a JSON array of trace events: complete ones (`X`) for what takes time, instants (`i`) for
-the rest, names of processes and threads (`M`). Times are microseconds from the first event on.
+The file is a JSON array of trace events: complete ones (`X`) for what takes time, instants (`i`)
+for the rest, names of processes and threads (`M`). Times are microseconds from the first event on.
 Source of the format: "Trace Event Format", Google. Spec: `specs/logs.md`.
 """
 
@@ -20,11 +20,11 @@ from aotlite.pipeline.logs import call_events
 from aotlite.pipeline.logs.trace_files import VERSION, Clock, record_of
 
 Record = Mapping[str, Any]
-"""One line of a trace file."""
+"""One line of a trace file, or one event of a Chrome trace."""
 
 _OWN = {"event", "compile_id", "time", "process", "thread", "seconds", "text"}
 """The fields of a record that its arguments in a Chrome trace leave out."""
-_SUBJECTS = ("stage", "graph", "function", "name", "of")
+_SUBJECTS = ("stage", "checked", "graph", "function", "name", "of")
 """The facts that name what an event is about, the first that there is."""
 _BARE = ("stage", "run")
 """Events that are called by their subject alone."""
@@ -46,7 +46,7 @@ def chrome_trace(path: str | os.PathLike[str], *, calls: bool = True) -> Iterato
     ...     with open(f"{folder}/chrome.json") as file:
     ...         names = [each["name"] for each in json.load(file)]
     >>> [name for name in names if name in ("capture", "lower", "prologue", "epilogue")]
-    ['capture', 'lower', 'prologue', 'epilogue']
+    ['prologue', 'capture', 'lower', 'epilogue']
     """
     folder, name = os.path.split(os.path.abspath(path))
     try:
@@ -54,7 +54,7 @@ def chrome_trace(path: str | os.PathLike[str], *, calls: bool = True) -> Iterato
     except OSError as error:
         what = f"chrome_trace: the file is {os.fspath(path)!r}, expected one that can be written"
         raise noted(ArgumentError(what), str(error)) from error
-    clock, found = Clock(), list[dict[str, Any]]()
+    clock, found = Clock(), list[Record]()
 
     def hear(event: LogEvent) -> None:
         found.append(record_of(event, clock, with_text=False))
@@ -77,7 +77,7 @@ def chrome_text(records: Iterable[Record]) -> str:
     return "[" + ",\n".join(lines) + "]\n"
 
 
-def chrome_events(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
+def chrome_events(records: Iterable[Record]) -> Iterator[Record]:
     """The trace events of records, those of each thread in the order in which they began; of two
     that began at once, the longer one comes first."""
     found = sorted(records, key=lambda each: (each["time"], -each.get("seconds", 0.0)))
@@ -102,7 +102,7 @@ def chrome_events(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
             yield {**event, "ph": "i", "s": "t"}
 
 
-def _names(process: int, thread: int, number: int) -> Iterator[dict[str, Any]]:
+def _names(process: int, thread: int, number: int) -> Iterator[Record]:
     at = {"ph": "M", "pid": process, "tid": number, "ts": 0}
     if not number:
         yield {**at, "name": "process_name", "args": {"name": f"aotlite {process}"}}
@@ -117,16 +117,16 @@ def _name(record: Record) -> str:
     return f"{event} {subjects[0]}"
 
 
-def _arguments(record: Record) -> dict[str, Any]:
+def _arguments(record: Record) -> Record:
     return {key: value for key, value in record.items() if key not in _OWN}
 
 
 # ---------------------------------------------------------------------------------- trace files
-def records_in(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], int]:
+def records_in(path: str | os.PathLike[str]) -> tuple[list[Record], int]:
     """The records of a trace file, and how many of its lines are none: a process may have been
     killed while it wrote. Raises FormatError for a file without any, or of a later version, and
     OSError for one that cannot be read."""
-    found, wrong = list[dict[str, Any]](), 0
+    found, wrong = list[Record](), 0
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             record = _record(line)
@@ -143,10 +143,16 @@ def records_in(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], int]
     return found, wrong
 
 
-_TYPES: dict[str, Any] = {"event": str, "compile_id": str, "time": int, "process": int, "thread": int}
+_TYPES: dict[str, type] = {
+    "event": str,
+    "compile_id": str,
+    "time": int,
+    "process": int,
+    "thread": int,
+}
 
 
-def _record(line: str) -> dict[str, Any] | None:
+def _record(line: str) -> Record | None:
     """The record of a line; None for a line that is none."""
     try:
         record = json.loads(line)
@@ -159,4 +165,4 @@ def _record(line: str) -> dict[str, Any] | None:
     return record if type(record.get("version", 0)) is int else None
 
 
-__all__ = ["chrome_events", "chrome_text", "chrome_trace", "records_in"]
+__all__ = ["Record", "chrome_events", "chrome_text", "chrome_trace", "records_in"]

@@ -18,7 +18,7 @@ import difflib
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -165,8 +165,8 @@ def set_logs(
     Names are graphs, guards, recompiles, partition, kernels, cache, autograd, stages and all. Each
     is True (level info), False, 'debug', 'info', 'warning', 'error', 'off', or a number of a level.
     `trace` is a file that gets each event as a line of JSON; with `calls` those of calls and
-    backwards, too, which makes calls slower. Raises ArgumentError for a wrong name or level, and for
-    a file that cannot be written; then nothing changes.
+    backwards, too, which makes calls slower. Raises ArgumentError for a wrong name or level, and
+    for a file that cannot be written; then nothing changes.
 
     >>> import aotlite as al
     >>> al.set_logs(recompiles=True, guards="debug")
@@ -174,8 +174,8 @@ def set_logs(
     >>> try:
     ...     al.set_logs(graph=True)
     ... except al.ArgumentError as error:
-    ...     print(str(error)[:40], str(error)[-24:])
-    logs: set_logs is given 'graph', expecte ; did you mean graphs?
+    ...     print(str(error).partition(", expected")[0], "...", str(error)[-24:])
+    logs: set_logs is given 'graph' ... ; did you mean graphs?
     """
     found: dict[str, int] = {}
     for name, level in levels.items():
@@ -202,23 +202,14 @@ def _obey(options: LogOptions, trace: TraceFile | None) -> None:
     for name in {*before.levels, *options.levels}:
         for logger in loggers_of(name):
             logger.setLevel(options.levels.get(name, logging.NOTSET))
-    is_shown = any([level <= logging.CRITICAL for level in options.levels.values()])
+    is_shown = any(level <= logging.CRITICAL for level in options.levels.values())
     root = logging.getLogger(ROOT)
-    root.addHandler(_STATE.handler) if is_shown else root.removeHandler(_STATE.handler)
+    (root.addHandler if is_shown else root.removeHandler)(_STATE.handler)
     if _STATE.trace is not None:
         _STATE.trace.close()
     _STATE.trace, _STATE.options = trace, options
     if trace is not None:
         listen(trace)
     if options.calls is not before.calls:
-        call_events.begin() if options.calls else call_events.end()
+        (call_events.begin if options.calls else call_events.end)()
     refresh()
-
-
-def names_in_help(names: Sequence[str] = tuple(NAMES)) -> str:
-    """The names of loggers with what they say, a line each.
-
-    >>> print(names_in_help(["cache"]))
-    cache       hits and misses of the disk cache
-    """
-    return "\n".join([f"{name:<11} {NAMES[name]}" for name in names])

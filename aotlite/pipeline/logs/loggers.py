@@ -50,7 +50,7 @@ def loggers_of(name: str) -> list[logging.Logger]:
 
 def refresh() -> None:
     """Listens if some logger is on, else does not. A program may set levels at any time."""
-    if any([logger.isEnabledFor(INFO) for logger in _LOGGERS.values()]):
+    if any(logger.isEnabledFor(INFO) for logger in _LOGGERS.values()):
         listen(log)
     else:
         stop(log)
@@ -100,9 +100,10 @@ def _lines(event: LogEvent) -> Iterator[Line]:
             yield "stages", INFO, lambda: f"compiles {facts['function']}({', '.join(given)})"
         case "compile":
             yield "stages", INFO, lambda: f"compiled {facts['function']}{_ended(event)}"
-        case "stage" | "verify":
-            what = "" if event.name == "stage" else "verify "
-            yield "stages", DEBUG, lambda: f"{what}{facts['stage']}{_ended(event)}"
+        case "stage":
+            yield "stages", DEBUG, lambda: f"{facts['stage']}{_ended(event)}"
+        case "verify":
+            yield "stages", DEBUG, lambda: f"verify {facts['checked']}{_ended(event)}"
         case "instance":
             yield "stages", INFO, lambda: f"made for sizes {facts['sizes']}{_ended(event)}"
         case "kernel" | "compiler":

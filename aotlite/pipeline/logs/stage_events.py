@@ -15,6 +15,7 @@ import attrs
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.logs import NO_COMPILATION, current_id, emit, is_heard, timed, within
+from aotlite.pipeline.logs import call_events
 from aotlite.pipeline.logs.artifact_text import facts_of
 from aotlite.pipeline.logs.loggers import refresh
 from aotlite.stages.s10_runtime.guarded_function import GuardedFunction
@@ -23,6 +24,8 @@ Stage = Callable[..., Any]
 
 _MOST_CHARACTERS = 80
 """Longer texts of arguments are cut."""
+_MOST_BITS = 256
+"""Longer ints are not written out: Python refuses to write some thousand digits."""
 
 
 class StageTable(dict[str, Stage]):
@@ -57,7 +60,10 @@ def stage_table(
 ) -> Mapping[str, Stage]:
     """The stages of a compilation with this number, as a table that times them."""
     refresh()
-    return stages if is_silent else StageTable(stages, str(number))
+    if is_silent:
+        call_events.SILENT.add(str(number))
+        return stages
+    return StageTable(stages, str(number))
 
 
 def emit_artifact(stage: str, made: object) -> None:
@@ -90,11 +96,7 @@ def _argument(leaf: object) -> str:
     if isinstance(leaf, Tensor):
         return f"{leaf.meta}{', requires grad' * leaf.requires_grad}"
     if type(leaf) in (int, float, complex, bool, str, bytes, type(None)):
-        text = f"an int of {leaf.bit_length()} bits" if _is_long(leaf) else repr(leaf)
+        is_long = isinstance(leaf, int) and leaf.bit_length() > _MOST_BITS
+        text = "a long int" if is_long else repr(leaf)
         return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
     return type(leaf).__name__
-
-
-def _is_long(leaf: object) -> bool:
-    """Whether it is an int of more digits than Python writes."""
-    return type(leaf) is int and leaf.bit_length() > 256

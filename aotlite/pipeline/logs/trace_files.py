@@ -15,7 +15,6 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from aotlite.backends.native.warn_once import warn_once
 from aotlite.ir.filesystem import atomic_files, trust
@@ -46,8 +45,8 @@ class Clock:
 
 
 class TraceFile:
-    """A listener that appends each event to a file. Raises OSError if it cannot be opened: it or its
-    folder cannot be written, another user's link leads there, or it is no file."""
+    """A listener that appends each event to a file. Raises OSError if that cannot be opened: it or
+    its folder cannot be written, another user's link leads there, or it is no file."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
@@ -82,9 +81,9 @@ class TraceFile:
         os.close(self._file)
 
 
-def record_of(event: LogEvent, clock: Clock, *, with_text: bool = True) -> dict[str, Any]:
+def record_of(event: LogEvent, clock: Clock, *, with_text: bool = True) -> dict[str, object]:
     """An event as an object of JSON: `specs/logs.md` has its fields."""
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "event": event.name,
         "compile_id": event.compile_id,
         "time": clock.at(event.begin),

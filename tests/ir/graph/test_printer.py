@@ -44,6 +44,7 @@ ELSEWHERE = Device("cuda:1", CPU.arrays)
 
 
 # ------------------------------------------------------------------------------------ properties
+@pytest.mark.rules("LOG-3")
 @given(strategies.graphs())
 def test_printed_text_is_the_graph(graph):
     for text in (code(graph), readable(graph), readable(graph, frees=True)):
@@ -167,6 +168,7 @@ def user_function(x):
 FIRST_LINE = user_function.__code__.co_firstlineno
 
 
+@pytest.mark.rules("LOG-3")
 def test_readable_shows_metas_places_phases_and_roles():
     expected = f"""\
 def joint(

@@ -26,6 +26,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Primal
 from aotlite.ir.graph.symbolic.numbers import at_sizes
 from aotlite.ir.graph.symbolic.size_code import holding
+from aotlite.ir.logs import timed
 from aotlite.ir.symbols.proving import Demands, Unproved
 from aotlite.pipeline import derivatives, lowering, partitioning
 from aotlite.pipeline.request import Compilation, CompiledEntry
@@ -90,7 +91,8 @@ class SizedEntries:
         try:
             refuse_foreign_overlap(dict(tensors), self.records.meta)
             run = half(self, 0, values)
-            text = known or self._text(values, run, leaves, tensors)
+            with timed("stage", stage="runtime"):
+                text = known or self._text(values, run, leaves, tensors)
             return text.at(values, run, tensors), None
         except (Unproved, Refused) as problem:
             self.note(str(problem))
@@ -210,9 +212,7 @@ class SharedText:
             variants.of_sizes = lambda: self._backward(made, values)
         return made
 
-    def _variants(
-        self, values: dict[str, int], numbers: Later[StageRecords]
-    ) -> InstanceVariants:
+    def _variants(self, values: dict[str, int], numbers: Later[StageRecords]) -> InstanceVariants:
         owner = self.owner
         cut, compilation = owner.records, owner.compilation
         graph: Later[Graph] = Later(lambda: numbers.value.partition.backward)  # type: ignore[arg-type,return-value]
@@ -283,6 +283,11 @@ def _symbolic_plan(cut: StageRecords, compilation: Compilation) -> BackwardPlan 
 def half(owner: SizedEntries, which: int, values: dict[str, int]) -> Run:
     """The forward, 0, or the backward, 1, at these sizes: by kernels for all of them, if there are
     such, else of the graph with numbers."""
+    with timed("stage", stage="lower"):
+        return _half(owner, which, values)
+
+
+def _half(owner: SizedEntries, which: int, values: dict[str, int]) -> Run:
     cut, compilation = owner.records, owner.compilation
     graph: Any = (cut.partition.forward, cut.partition.backward)[which]
     options = compilation.options
