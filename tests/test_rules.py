@@ -57,6 +57,7 @@ OTHERS = (
     "TOK",
     "SUB",
     "HOOK",
+    "LOG",
     "SEQ",
     "JNT",
     "DBL",

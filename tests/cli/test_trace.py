@@ -49,7 +49,7 @@ def test_compilations_are_summed_up_in_order(trace, run):
     for name in ("capture", "joint", "partition", "lower", "runtime"):
         assert f" {name} " in stages
         assert f" {name} " in again
-    assert "  saved for the backward: 80 bytes" in lines or any("saved for" in x for x in lines)
+    assert 2 == sum(line.startswith("  saved for the backward: ") for line in lines)
     assert "  because entry 0: argument 0 is f32[5, 3], expected f32[4, 3]" in lines
     calls = [int(line.split()[1]) for line in lines if line.startswith("  call: ")]
     assert [2, 1] == calls
@@ -91,7 +91,7 @@ def test_lines_that_are_no_events_are_left_out_and_counted(trace, run):
         "[" * 100_000,
         "[]",
         '{"event": 1}',
-        '{"event": "stage", "compile_id": "1", "time": 1, "process": 1, "thread": 1, "seconds": "x"}',
+        '{"event": "a", "compile_id": "1", "time": 1, "process": 1, "thread": 1, "seconds": "x"}',
         "\udcff",
     ]
     path.write_bytes("\n".join([*wrong, *lines]).encode("utf-8", "surrogateescape"))

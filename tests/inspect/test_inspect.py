@@ -354,7 +354,15 @@ def test_dumped_graphs_read_back_as_the_same_graphs(tmp_path):
         assert structurally_equal(graph, graph_from_source(file.read_text("utf-8"))) is None
 
 
-@pytest.mark.rules("GEN-9")
+@pytest.mark.rules("LOG-4")
+def test_graphs_are_named_after_the_function_and_their_half():
+    stages = stages_of(loss, *arguments())
+    names = [each.made.name for each in stages if isinstance(each.made, Graph)]
+    assert ["loss"] * 4 + ["loss_forward", "loss_backward"] == names
+    assert stages["forward"].code.startswith("def loss_forward(")
+
+
+@pytest.mark.rules("GEN-9", "LOG-4")
 def test_dumps_are_numbered_through_the_process(tmp_path):
     """GEN-9; numbers before these belong to other tests of this process."""
     compiled = al.compile(loss, dump=str(tmp_path))
@@ -373,6 +381,7 @@ def test_one_observer_numbers_each_compilation(tmp_path):
     assert (19, 1) == (len(list(tmp_path.iterdir())), len(conditions))
 
 
+@pytest.mark.rules("LOG-4")
 def test_dumped_passes_lie_between_simplify_and_partition(tmp_path):
     def first(graph):
         return graph

@@ -170,9 +170,13 @@ def test_calls_of_several_threads_are_told_apart(path):
     compiled = al.compile(loss, backend="reference")
     compiled(*arguments())
 
+    together = threading.Barrier(3)  # or one may get the id of another that has ended
+
     def work():
+        together.wait()
         for _ in range(20):
             compiled(*arguments())
+        together.wait()
 
     with logged(trace=path, calls=True):
         threads = [threading.Thread(target=work) for _ in range(3)]

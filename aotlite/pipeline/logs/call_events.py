@@ -20,7 +20,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.backends.calling_convention import Run
+from aotlite.backends.calling_convention import Run, Value
 from aotlite.ir.forks import UNFORKED
 from aotlite.ir.logs import NO_COMPILATION, LogEvent, current_id, is_heard, send, within
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
@@ -64,7 +64,10 @@ _wishes = 0
 
 
 def starts(cls: type, method: str, event: str) -> None:
-    """Notes a method of a class that starts a call or backward, for its events."""
+    """Notes a method of a class that starts a call or backward, for its events; nothing happens if
+    the class inherits it."""
+    if method not in cls.__dict__:
+        return
     with UNFORKED:
         _STARTS[cls, method] = event
         if _wishes:
@@ -101,18 +104,18 @@ def _started(event: str, method: Method) -> Method:
     return timed_method
 
 
-def _id_of(thing: Any) -> str:
+def _id_of(thing: object) -> str:
     """The compilation of a backward; a call belongs to none before it has found its entry."""
     plan = getattr(thing, "plan", None)
     return NO_COMPILATION if plan is None else str(plan.number)
 
 
-def _is_silent(thing: Any, compile_id: str) -> bool:
+def _is_silent(thing: object, compile_id: str) -> bool:
     options = getattr(thing, "options", None)
     return compile_id in SILENT or (options is not None and not options.enable_log)
 
 
-def _run(run: Run, call: Method, file: str, values: list[Any]) -> list[Any]:
+def _run(run: Run, call: Method, file: str, values: list[Value]) -> list[Value]:
     """The results of a compiled graph, as one event."""
     found = _FILE.fullmatch(file)
     compile_id = current_id() if found is None else found[2]
@@ -124,7 +127,7 @@ def _run(run: Run, call: Method, file: str, values: list[Any]) -> list[Any]:
         mine.has_run, mine.is_running, mine.compile_id = True, True, compile_id
     try:
         with within(compile_id):
-            results: list[Any] = call(values)
+            results: list[Value] = call(values)
             return results
     finally:
         end = time.perf_counter_ns()
@@ -156,12 +159,12 @@ class _Watched:
             return call
         return partial(_run, run, call, sys._getframe(1).f_code.co_filename)
 
-    def __set__(self, run: Any, call: Method) -> None:
+    def __set__(self, run: Run, call: Method) -> None:
         run.__dict__["call"] = call
 
 
 # ------------------------------------------------------------------------------------ on and off
-_REPLACED: list[tuple[type, str, Any]] = []
+_REPLACED: list[tuple[type, str, object]] = []
 """The attributes that were replaced, with what they were; None where a class had none."""
 
 
@@ -178,7 +181,7 @@ def _replace() -> None:
         own = cls.__dict__.get("call")
         if own is not None or cls is Run:
             _REPLACED.append((cls, "call", own))
-            cls.call = _Watched(own)
+            cls.call = _Watched(own)  # type: ignore[assignment]
 
 
 def _put_back() -> None:
@@ -190,7 +193,7 @@ def _put_back() -> None:
             setattr(cls, name, own)
 
 
-def _classes(cls: Any) -> list[Any]:
+def _classes(cls: type[Run]) -> list[type[Run]]:
     """A class and all that are made of it."""
     return [cls, *[each for sub in cls.__subclasses__() for each in _classes(sub)]]
 

@@ -19,7 +19,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 import attrs
 
@@ -116,14 +116,22 @@ def _wrong(text: str) -> ArgumentError:
 
 
 # ---------------------------------------------------------------------------------- what holds now
-class _Handler(logging.StreamHandler[Any]):
-    """Writes lines to the standard error of the moment, in a program that has configured no handler
-    of its own: its handlers get each line as well."""
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes lines to the standard error of the moment, where no handler of the program's gets
+    them."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not logging.getLogger().handlers:
+        if not self._is_taken(logging.getLogger(record.name)):
             self.stream = sys.stderr
             super().emit(record)
+
+    def _is_taken(self, logger: logging.Logger | None) -> bool:
+        """Whether another handler gets the lines of a logger."""
+        while logger is not None:
+            if any(each is not self for each in logger.handlers):
+                return True
+            logger = logger.parent if logger.propagate else None
+        return False
 
 
 @attrs.define
@@ -174,8 +182,8 @@ def set_logs(
     >>> try:
     ...     al.set_logs(graph=True)
     ... except al.ArgumentError as error:
-    ...     print(str(error).partition(", expected")[0], "...", str(error)[-24:])
-    logs: set_logs is given 'graph' ... ; did you mean graphs?
+    ...     print(str(error).partition(", expected")[0], "...", str(error).rpartition("; ")[2])
+    logs: set_logs is given 'graph' ... did you mean graphs?
     """
     found: dict[str, int] = {}
     for name, level in levels.items():

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from logging import DEBUG, INFO, WARNING
-from typing import Any
 
 import attrs
 
@@ -87,7 +86,7 @@ Line = tuple[str, int, Callable[[], str]]
 
 
 def _lines(event: LogEvent) -> Iterator[Line]:
-    facts: Any = event.facts
+    facts = event.facts
     match event.name:
         case "artifact":
             yield from _artifact(facts["stage"], event.made)
@@ -141,13 +140,13 @@ def _guards(checks: Sequence[GuardCheck]) -> str:
 
 
 def _recompile(event: LogEvent) -> str:
-    facts: Any = event.facts
+    facts = event.facts
     reasons = [f"  {each}" for each in facts["reasons"]]
     return "\n".join([f"compiled {facts['function']} again", *reasons])
 
 
 def _kernel(event: LogEvent) -> str:
-    facts: Any = event.facts
+    facts = event.facts
     if event.name == "compiler":
         return f"{facts['compiler']} compiled {facts['name']}{_ended(event)}"
     text = f"{facts['characters']:,} characters of {facts['language']}"
@@ -155,7 +154,7 @@ def _kernel(event: LogEvent) -> str:
 
 
 def _derivative(event: LogEvent) -> str:
-    facts: Any = event.facts
+    facts = event.facts
     match event.name:
         case "order":
             return f"derivatives of order {facts['order']}"

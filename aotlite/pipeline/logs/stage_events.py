@@ -6,7 +6,7 @@ Spec: `specs/logs.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -69,6 +69,11 @@ def stage_table(
 def emit_artifact(stage: str, made: object) -> None:
     """An observer that emits the result of each stage; listeners format it, or not (LOG-2)."""
     emit("artifact", lambda: {"stage": stage, **facts_of(made)}, made)
+
+
+def emit_recompile(function: str, number: int, reasons: Sequence[object]) -> None:
+    """Emits why an entry was made beside others: for each of them the guard that failed."""
+    emit("recompile", lambda: {"function": function, "reasons": reasons}, compile_id=str(number))
 
 
 @contextmanager

@@ -366,26 +366,17 @@ class SizeRegion:
     ) -> CompiledEntry:
         reals = self.facts.tensors(leaves)
         with self.retrace.compilation.observers.within(), timed("instance", sizes=values):
-            return self._instance_made(records, values, leaves, reals)
-
-    def _instance_made(
-        self,
-        records: StageRecords,
-        values: dict[str, int],
-        leaves: Sequence[object],
-        reals: dict[Any, Any],
-    ) -> CompiledEntry:
-        run = None
-        if records is self.records:
-            shared, run = self._shared().at(values, leaves, reals)
-            if shared is not None:
-                return shared
-        cut = attrs.evolve(records.at(values), run=run)
-        bases, partition = cut.convention.bases, cut.partition
-        facts = self.facts if records is self.records else self.facts.of_prefix()
-        guarded = facts.at(values).values(leaves, reals, cut.meta, bases, partition)
-        self._counts[1] += 1
-        return self.make_entry(f"{self.number}.{self._counts[1]}", cut, guarded)
+            run = None
+            if records is self.records:
+                shared, run = self._shared().at(values, leaves, reals)
+                if shared is not None:
+                    return shared
+            cut = attrs.evolve(records.at(values), run=run)
+            bases, partition = cut.convention.bases, cut.partition
+            facts = self.facts if records is self.records else self.facts.of_prefix()
+            guarded = facts.at(values).values(leaves, reals, cut.meta, bases, partition)
+            self._counts[1] += 1
+            return self.make_entry(f"{self.number}.{self._counts[1]}", cut, guarded)
 
     def _shared(self) -> SizedEntries:
         """What makes instances of the records as they are."""

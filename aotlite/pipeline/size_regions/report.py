@@ -15,11 +15,11 @@ import attrs
 from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
-from aotlite.ir.logs import emit
 from aotlite.ir.provenance.location import Location, place_of
 from aotlite.ir.symbols.assumption import Assumption
 from aotlite.ir.symbols.floats.symfloat import FloatFact
 from aotlite.pipeline.logs import call_events
+from aotlite.pipeline.logs.stage_events import emit_recompile
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.recompile_limit import Miss
 from aotlite.pipeline.request import CompiledEntry
@@ -176,15 +176,13 @@ class EntryReports:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "__call__" in cls.__dict__:
-            call_events.starts(cls, "__call__", "call")
+        call_events.starts(cls, "__call__", "call")
 
     def note_compilation(self, number: int, reasons: Sequence[Miss]) -> None:
         """Keeps why an entry was made: for each earlier entry the guard that failed."""
         self.recompiles.append(Recompile(number, tuple(reasons)))
         if reasons and self.options.enable_log:
-            facts = {"function": self._name, "reasons": reasons}
-            emit("recompile", lambda: facts, compile_id=str(number))
+            emit_recompile(self._name, number, reasons)
 
     def regions(self, *, witnesses: bool = False) -> RegionTable:
         """The entries as regions of sizes: conditions, the user's lines that caused them, calls.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
@@ -35,7 +35,7 @@ class LogEvent:
     name: str
     compile_id: str
     """`3` for compilation 3 of the process, `3.1` for instance 1 of its region (GEN-9)."""
-    facts: Mapping[str, object]
+    facts: Mapping[str, Any]
     """Numbers, texts, and objects that a listener may format."""
     begin: int
     """Nanoseconds of `time.perf_counter_ns`."""
