@@ -43,7 +43,7 @@ from aotlite.ir.graph.verify import verify
 from aotlite.ir.logs import is_heard, timed, within
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.pipeline.logs import call_events
-from aotlite.pipeline.logs.loggers import refresh
+from aotlite.pipeline.logs.loggers import TAPE, refresh
 from aotlite.pipeline.logs.stage_events import emit_artifact
 from aotlite.pipeline.observers import Dump, show_to
 from aotlite.pipeline.options import Options, make_options
@@ -261,7 +261,7 @@ class CompiledAutograd:
         try:
             with (
                 collector_paused(),  # all that is made is kept
-                within(f"tape-{number}", is_silent=silent),
+                within(f"{TAPE}{number}", is_silent=silent),
                 timed("tape", nodes=len(seen.forms), reason=reason),
             ):
                 first = run.record(order, 0)

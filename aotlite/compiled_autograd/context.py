@@ -115,7 +115,7 @@ def enable(compiler: object = None, **options: object) -> Any:
 
     `compiler` is a backend as `al.compile` takes it ("auto" if it is None), or the object that an
     earlier block returned. Options are these of `al.compile`: `passes`, `verify`, `observer`,
-    `dump`. Compiled tapes are cached by compiler and options, for later blocks with the same ones.
+    `dump`, `enable_log`. Compiled tapes are cached by compiler and options, for later blocks with the same ones.
     Can be used as a decorator.
 
     >>> import aotlite as al
@@ -155,7 +155,7 @@ def reset() -> None:
         _KNOWN.clear()
 
 
-_OPTIONS = ("passes", "verify", "observer", "dump")
+_OPTIONS = ("passes", "verify", "observer", "dump", "enable_log")
 
 
 def _compiler_of(compiler: object, options: dict[str, Any]) -> CompiledAutograd:
@@ -178,6 +178,7 @@ def _compiler_of(compiler: object, options: dict[str, Any]) -> CompiledAutograd:
         options.get("verify"),
         id(options.get("observer")),
         str(options.get("dump")),
+        options.get("enable_log"),
     )
     with _LOCK:
         found = _KNOWN.get(key)

@@ -223,15 +223,19 @@ def test_backwards_derivatives_and_failures_are_said():
 
 @pytest.mark.rules("LOG-1", "GEN-9")
 def test_tapes_of_compiled_autograd_have_ids():
-    with logged(autograd=True, graphs="debug") as on:
+    with logged(autograd="debug", graphs="debug") as on:
         tapes = al.compiled_autograd.CompiledAutograd.of("reference")
         w = al.ones(3, requires_grad=True)
         with al.compiled_autograd.enable(tapes):
             (w * w).sum().backward()
-    (tape,) = on.of("autograd")
+    *graphs, tape = on.of("autograd")
     assert re.match(r"\[tape-\d+\] tape of \d+ nodes: ", tape)
-    stages = [text.partition("\n")[0].partition("] ")[2] for text in on.of("graphs")]
+    stages = [text.partition("\n")[0].partition("] ")[2] for text in graphs]
     assert ["1 capture", "7 simplify"] == stages
+    assert [] == on.of("graphs")
+    with logged(autograd=True) as on, al.compiled_autograd.enable("reference", enable_log=False):
+        (w * w * w).sum().backward()
+    assert [] == on.of("autograd")
 
 
 # ---------------------------------------------------------------------------- changes nothing

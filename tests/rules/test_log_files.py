@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -14,8 +15,9 @@ import pytest
 import aotlite as al
 from aotlite.backends.native import warn_once
 from aotlite.backends.native.compiler.toolchain import find_compiler
+from aotlite.ir.forks import lock
 from aotlite.ir.graph.text.source import graph_from_source
-from aotlite.ir.logs import is_heard, listen
+from aotlite.ir.logs import LogEvent, is_heard, listen
 from aotlite.pipeline.logs import trace_files
 from tests.backends.cpu.helpers.compilers import warns_once
 from tests.rules.helpers.logs import logged, records, unnested
@@ -172,6 +174,22 @@ def test_kernels_and_the_cache_are_events(path, tmp_path, monkeypatch, c_compile
     assert {"1"} == {each["compile_id"] for each in kernels}
 
 
+@pytest.mark.rules("LOG-2", "GEN-9")
+def test_kernels_of_the_background_belong_to_their_compilation(
+    path, tmp_path, monkeypatch, c_compiler
+):
+    monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path / "cache"))
+    with logged(trace=path):
+        compiled = al.compile(lambda x: x.exp() * 3.25, backend="cpu", wait=False)
+        compiled(al.ones(5))
+        deadline, kernels = time.monotonic() + 60, []
+        while not kernels and time.monotonic() < deadline:
+            time.sleep(0.01)
+            kernels = [e for e in named(records(path), "kernel") if "lambda" in e["name"]]
+    assert [str(compiled.entries[0].number)] == [each["compile_id"] for each in kernels]
+    assert threading.get_ident() not in {each["thread"] for each in kernels}
+
+
 @pytest.fixture
 def c_compiler():
     if find_compiler() is None:
@@ -285,13 +303,23 @@ def test_a_file_that_cannot_be_written_is_one_warning():
     warn_once._shown.forget()
     trace = trace_files.TraceFile.__new__(trace_files.TraceFile)
     trace.path, trace._clock = str(FULL), trace_files.Clock()
-    trace._file = os.open(FULL, os.O_WRONLY)
+    trace._file, trace._lock = os.open(FULL, os.O_WRONLY), lock()
     listen(trace)
     with warns_once("aotlite: the trace ends: /dev/full gives No space left on device"):
         step()
         step()
     assert not is_heard()
-    os.close(trace._file)
+    trace.close()
+
+
+@pytest.mark.rules("LOG-2")
+def test_a_closed_trace_takes_no_event(path):
+    """Another thread may be about to call it, and the file's number may be another's by then."""
+    trace = trace_files.TraceFile(str(path))
+    trace.close()
+    trace(LogEvent("cache", "-", {}, 0))
+    trace.close()
+    assert 1 == len(records(path))
 
 
 @pytest.mark.rules("LOG-2")

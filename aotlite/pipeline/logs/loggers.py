@@ -34,6 +34,8 @@ NAMES = {
 """The names of loggers, with what they say."""
 
 ROOT = "aotlite"
+TAPE = "tape-"
+"""With what the ids of captured tapes begin."""
 _OTHERS = {"kernels": ("aotlite.device_graphs",), "autograd": ("aotlite.compiled_autograd",)}
 """Loggers of single features, which get the level of a name, too."""
 
@@ -89,7 +91,7 @@ def _lines(event: LogEvent) -> Iterator[Line]:
     facts = event.facts
     match event.name:
         case "artifact":
-            yield from _artifact(facts["stage"], event.made)
+            yield from _artifact(event.compile_id, facts["stage"], event.made)
         case "guards":
             checks = facts["guards"]
             yield "guards", INFO, lambda: _guards(checks)
@@ -120,8 +122,11 @@ _MAIN = {"4 joint", "5 desugar", "8 partition, forward", "8 partition, backward"
 """The stages whose graphs are shown without debug."""
 
 
-def _artifact(stage: str, made: object) -> Iterator[Line]:
-    if isinstance(made, Partition):
+def _artifact(compile_id: str, stage: str, made: object) -> Iterator[Line]:
+    if compile_id.startswith(TAPE):
+        level = INFO if stage.startswith("7 simplify") else DEBUG
+        yield "autograd", level, lambda: f"{stage}\n{text_of(made)}"
+    elif isinstance(made, Partition):
         yield "partition", INFO, lambda: f"{stage}\n{text_of(made)}"
         if made.backward is None:  # it is shown as no stage of its own
             yield "graphs", INFO, lambda: f"inference graph\n{made.forward}"

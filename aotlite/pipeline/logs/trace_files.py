@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 
 from aotlite.backends.native.warn_once import warn_once
 from aotlite.ir.filesystem import atomic_files, trust
+from aotlite.ir.forks import lock
 from aotlite.ir.logs import NO_COMPILATION, LogEvent, stop
 from aotlite.pipeline.logs.artifact_text import text_of
 from aotlite.stages.s10_runtime.guards.failures import GuardCheck
@@ -51,11 +52,12 @@ class TraceFile:
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
         atomic_files.make(os.path.dirname(self.path))
-        self._file = trust.opener(self.path, _FLAGS)
+        self._file: int | None = trust.opener(self.path, _FLAGS)
         mode = os.fstat(self._file).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
             os.close(self._file)
             raise OSError(errno.EINVAL, "it is neither a file nor a character device")
+        self._lock = lock()
         self._clock = Clock()
         self._write(LogEvent("trace", NO_COMPILATION, {"version": VERSION}, time.perf_counter_ns()))
 
@@ -72,13 +74,17 @@ class TraceFile:
 
     def _write(self, event: LogEvent) -> None:
         data = json.dumps(record_of(event, self._clock)).encode() + b"\n"
-        if os.write(self._file, data) < len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with self._lock:  # another thread may close the file, whose number may then be another's
+            if self._file is not None and os.write(self._file, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def close(self) -> None:
         """Stops listening, and closes the file."""
         stop(self)
-        os.close(self._file)
+        with self._lock:
+            if self._file is not None:
+                os.close(self._file)
+            self._file = None
 
 
 def record_of(event: LogEvent, clock: Clock, *, with_text: bool = True) -> dict[str, object]:
