@@ -115,8 +115,8 @@ def emit(
 def timed(event: str, compile_id: str | None = None, /, **facts: object) -> Timed:
     """A block that is one event, emitted at its end with its seconds.
 
-    The block gets the facts as a dict, and may add others. An error that leaves the block is the
-    fact `error`.
+    The block gets the facts as a dict, and may add others. The text of an error that leaves the
+    block is the fact `error`.
 
     >>> heard = []
     >>> listen(heard.append)
@@ -153,9 +153,9 @@ class Timed:
         if self._begin is None or not is_heard():
             return
         end = time.perf_counter_ns()
-        if error is not None:
-            self.facts["error"] = error
         here = current_id() if self.compile_id is None else self.compile_id
+        if error is not None:
+            self.facts["error"] = text_of_error(error)
         send(LogEvent(self.name, here, self.facts, self._begin, end))
 
 
@@ -163,6 +163,20 @@ def looked_up(of: str, name: str, *, found: bool) -> None:
     """Emits the event of a look into the disk cache: for `of`, a kind of file, by the name of the
     graph."""
     emit("cache", lambda: {"of": of, "name": name, "outcome": "hit" if found else "miss"})
+
+
+def text_of_error(error: BaseException) -> str:
+    """Class and text of an error. Events have no errors themselves, whose frames would stay alive
+    as long as a listener keeps the event.
+
+    >>> text_of_error(ValueError("no such thing"))
+    'ValueError: no such thing'
+    """
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:  # of a class of users
+        return name
 
 
 def send(event: LogEvent) -> None:

@@ -79,6 +79,27 @@ def test_a_ledger_may_be_a_link_of_the_users_own(tmp_path):
     assert (tmp_path / "ledger").read_text().startswith('{"format":"aotlite fuzz"')
 
 
+@as_root
+@pytest.mark.parametrize("name", ["run.jsonl", "below/run.jsonl"])
+def test_a_trace_is_opened_through_no_link_of_another_user(tmp_path, victim, name):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "run.jsonl").symlink_to(victim)
+    (tmp_path / "below").symlink_to("real")
+    give(tmp_path / "run.jsonl")
+    give(tmp_path / "below")
+    with pytest.raises(ArgumentError, match="expected a file that can be written") as caught:
+        al.set_logs(trace=tmp_path / name)
+    assert "is a link of user " in caught.value.__notes__[-1]
+    assert [] == list((tmp_path / "real").iterdir())
+
+
+def test_a_trace_may_be_a_link_of_the_users_own(tmp_path):
+    (tmp_path / "link").symlink_to("run.jsonl")
+    al.set_logs(trace=tmp_path / "link")
+    al.set_logs()
+    assert (tmp_path / "run.jsonl").read_text().startswith('{"event": "trace"')
+
+
 def test_a_script_of_the_plugin_is_written_through_no_link(tmp_path, victim):
     class Item:
         nodeid = "test_a.py::test_b"

@@ -115,7 +115,8 @@ def enable(compiler: object = None, **options: object) -> Any:
 
     `compiler` is a backend as `al.compile` takes it ("auto" if it is None), or the object that an
     earlier block returned. Options are these of `al.compile`: `passes`, `verify`, `observer`,
-    `dump`, `enable_log`. Compiled tapes are cached by compiler and options, for later blocks with the same ones.
+    `dump`, `enable_log`. Compiled tapes are cached by compiler and options, for later blocks with
+    the same ones.
     Can be used as a decorator.
 
     >>> import aotlite as al

@@ -1,11 +1,13 @@
 """LOG-1: loggers are off, lazy, and change nothing."""
 
+import gc
 import logging
 import os
 import re
 import subprocess
 import sys
 import time
+import weakref
 from unittest import mock
 
 import pytest
@@ -399,4 +401,28 @@ def test_an_error_that_leaves_a_timed_block_is_a_fact():
             raise ValueError("oh")
     finally:
         logs.stop(heard.append)
-    assert [("kernel", "oh")] == [(each.name, str(each.facts["error"])) for each in heard]
+    assert [("kernel", "ValueError: oh")] == [(each.name, each.facts["error"]) for each in heard]
+
+
+@pytest.mark.rules("LOG-1", "LOG-5")
+def test_errors_of_compilations_and_calls_keep_nothing_alive(tmp_path):
+    class Thing:
+        pass
+
+    def wrong(x):
+        thing = Thing()
+        alive.append(weakref.ref(thing))
+        raise ValueError("oh")
+
+    alive = []
+    gc.disable()
+    try:
+        with logged(stages="debug", trace=tmp_path / "run.jsonl", calls=True) as on:
+            try:
+                al.compile(wrong, backend="reference")(al.ones(2))
+            except ValueError:
+                pass
+        assert "failed: ValueError: oh" in on.lines[-1]
+        assert [None] == [each() for each in alive]
+    finally:
+        gc.enable()

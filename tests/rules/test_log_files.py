@@ -19,6 +19,7 @@ from aotlite.ir.forks import lock
 from aotlite.ir.graph.text.source import graph_from_source
 from aotlite.ir.logs import LogEvent, is_heard, listen
 from aotlite.pipeline.logs import trace_files
+from aotlite.pipeline.logs.chrome_traces import records_in
 from tests.backends.cpu.helpers.compilers import warns_once
 from tests.rules.helpers.logs import logged, records, unnested
 
@@ -185,7 +186,8 @@ def test_kernels_of_the_background_belong_to_their_compilation(
         deadline, kernels = time.monotonic() + 60, []
         while not kernels and time.monotonic() < deadline:
             time.sleep(0.01)
-            kernels = [e for e in named(records(path), "kernel") if "lambda" in e["name"]]
+            found, _ = records_in(path)  # the last line may be half written
+            kernels = [each for each in named(found, "kernel") if "lambda" in each["name"]]
     assert [str(compiled.entries[0].number)] == [each["compile_id"] for each in kernels]
     assert threading.get_ident() not in {each["thread"] for each in kernels}
 
@@ -234,7 +236,6 @@ def test_enable_log_silences_a_function(path):
         (float("nan"), "nan"),
         ((1, True, None), [1, True, None]),
         ({1: {"a": 2.5}}, {"1": {"a": 2.5}}),
-        (ValueError("x"), "ValueError: x"),
         ("\ud800", "\ud800"),
         (range(3), "range(0, 3)"),
     ],

@@ -14,7 +14,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import Any
 
@@ -22,7 +22,15 @@ import attrs
 
 from aotlite.backends.calling_convention import Run, Value
 from aotlite.ir.forks import UNFORKED
-from aotlite.ir.logs import NO_COMPILATION, LogEvent, current_id, is_heard, send, within
+from aotlite.ir.logs import (
+    NO_COMPILATION,
+    LogEvent,
+    current_id,
+    is_heard,
+    send,
+    text_of_error,
+    within,
+)
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 _FILE = re.compile(r"<aotlite (.*) (\d+(?:\.\d+)?)(?: [a-z].*)?>")
@@ -83,31 +91,35 @@ def _started(event: str, method: Method) -> Method:
         with within(compile_id, is_silent=_is_silent(self, compile_id)):
             if not is_heard():
                 return method(self, *args, **kwargs)
-            begin = time.perf_counter_ns()
-            mine = _Open(begin, compile_id=compile_id)
-            calls = _THREAD.calls
-            calls.append(mine)
             name = getattr(self, "_name", None)  # of a compiled function
-            facts: dict[str, object] = {} if name is None else {"function": name}
+            facts = {} if name is None else {"function": name}
+            begin = time.perf_counter_ns()
+            _THREAD.calls.append(_Open(begin, compile_id=compile_id))
             try:
-                return method(self, *args, **kwargs)
+                result: object = method(self, *args, **kwargs)
             except BaseException as error:
-                facts["error"] = error
+                _ended(event, begin, {**facts, "error": text_of_error(error)})
                 raise
-            finally:
-                calls.pop()
-                end = time.perf_counter_ns()
-                if mine.has_run:
-                    send(LogEvent("epilogue", mine.compile_id, {}, mine.reached, end))
-                send(LogEvent(event, mine.compile_id, facts, begin, end))
+            _ended(event, begin, facts)
+            return result
 
     return timed_method
 
 
+def _ended(event: str, begin: int, facts: Mapping[str, object]) -> None:
+    """Emits the event of the innermost call of this thread, and that of its epilogue."""
+    end = time.perf_counter_ns()
+    mine = _THREAD.calls.pop()
+    if mine.has_run:
+        send(LogEvent("epilogue", mine.compile_id, {}, mine.reached, end))
+    send(LogEvent(event, mine.compile_id, facts, begin, end))
+
+
 def _id_of(thing: object) -> str:
-    """The compilation of a backward; a call belongs to none before it has found its entry."""
+    """The compilation of a backward; a call belongs to none before it has found its entry, unless
+    it is a part of a capture."""
     plan = getattr(thing, "plan", None)
-    return NO_COMPILATION if plan is None else str(plan.number)
+    return current_id() if plan is None else str(plan.number)
 
 
 def _is_silent(thing: object, compile_id: str) -> bool:

@@ -170,5 +170,5 @@ def _derivative(event: LogEvent) -> str:
 
 def _ended(event: LogEvent) -> str:
     error = event.facts.get("error")
-    failed = "" if error is None else f", failed: {type(error).__name__}: {error}"
+    failed = "" if error is None else f", failed: {error}"
     return f": {1e3 * event.seconds:.1f} ms{failed}"

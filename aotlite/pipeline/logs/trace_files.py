@@ -119,8 +119,6 @@ def _plain(value: object, depth: int = 0) -> object:
             return str(value)
         case GuardCheck():
             return {"subject": value.subject, "expected": value.expected, "test": value.test}
-        case BaseException():
-            return _said(lambda: f"{type(value).__name__}: {value}")
         case Mapping() if depth < _DEEPEST:
             return {str(key): _plain(each, depth + 1) for key, each in value.items()}
         case list() | tuple() if depth < _DEEPEST:
