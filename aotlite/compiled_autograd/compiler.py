@@ -40,7 +40,7 @@ from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import GuardError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.verify import verify
-from aotlite.ir.logs import is_heard, timed, within
+from aotlite.ir.logs import NO_COMPILATION, current_id, is_heard, timed, within
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.pipeline.logs import call_events
 from aotlite.pipeline.logs.loggers import TAPE, refresh
@@ -293,8 +293,11 @@ class CompiledAutograd:
     # --- compiling
     def pure(self, graph: Graph) -> Graph:
         """Stages 6, 7 and passes for a recorded graph, with symbols or without."""
-        with collector_paused():
-            number = next(_GRAPHS)
+        number, here = next(_GRAPHS), current_id()  # none where a captured tape goes on
+        with (
+            collector_paused(),
+            within(f"{TAPE}graph-{number}" if here == NO_COMPILATION else here),
+        ):
             for observer in self._observers:
                 if hasattr(observer, "number"):
                     observer.number = number

@@ -137,6 +137,19 @@ def test_a_call_that_compiles_holds_its_compilation(path):
 
 
 @pytest.mark.rules("LOG-5")
+def test_runs_of_a_compilation_are_no_part_of_the_call_that_compiles(path):
+    """A size that depends on values is computed while the function is compiled."""
+    with logged(trace=path, calls=True):
+        compiled = al.compile(lambda x: (x[x > 0] * 2).sum(), backend="reference")
+        for numbers in ([1.0, -1.0, 2.0], [1.0, 2.0, 3.0], [-1.0, 2.0]):
+            compiled(al.tensor(numbers))
+    found = [each for each in records(path) if "seconds" in each]
+    spans = [(each["time"], each["time"] + round(each["seconds"] * 1e9)) for each in found]
+    assert [] == unnested(spans)
+    assert 3 == sum(each["event"] == "call" for each in found)
+
+
+@pytest.mark.rules("LOG-5")
 def test_an_error_of_a_call_is_in_its_event(path):
     compiled = al.compile(lambda x, i: x.index_select(0, i), backend="reference")
     compiled(al.ones(3), al.tensor([0, 1]))

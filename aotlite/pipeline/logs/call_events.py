@@ -23,7 +23,6 @@ import attrs
 from aotlite.backends.calling_convention import Run, Value
 from aotlite.ir.forks import UNFORKED
 from aotlite.ir.logs import (
-    NO_COMPILATION,
     LogEvent,
     current_id,
     is_heard,
@@ -42,10 +41,13 @@ class _Open:
     """A call or backward that runs: when its last run ended, or when it began."""
 
     reached: int
+    context: str
+    """The compilation that it is called in; runs of another one, which compiles meanwhile, are no
+    part of it."""
+    compile_id: str
     has_run: bool = False
     is_running: bool = False
     """Whether a graph runs now; what it calls in turn are parts of it."""
-    compile_id: str = NO_COMPILATION
 
 
 class _Thread(threading.local):
@@ -94,7 +96,7 @@ def _started(event: str, method: Method) -> Method:
             name = getattr(self, "_name", None)  # of a compiled function
             facts = {} if name is None else {"function": name}
             begin = time.perf_counter_ns()
-            _THREAD.calls.append(_Open(begin, compile_id=compile_id))
+            _THREAD.calls.append(_Open(begin, compile_id, compile_id))
             try:
                 result: object = method(self, *args, **kwargs)
             except BaseException as error:
@@ -127,13 +129,16 @@ def _is_silent(thing: object, compile_id: str) -> bool:
     return compile_id in SILENT or (options is not None and not options.enable_log)
 
 
-def _run(run: Run, call: Method, file: str, values: list[Value]) -> list[Value]:
-    """The results of a compiled graph, as one event."""
+def _run(run: Run, call: Method, file: str, here: str, values: list[Value]) -> list[Value]:
+    """The results of a compiled graph, as one event. `file` and `here` are the file and the
+    compilation of the function that calls it: it may do so in a context of NumPy's."""
     found = _FILE.fullmatch(file)
-    compile_id = current_id() if found is None else found[2]
+    compile_id = here if found is None else found[2]
     begin = time.perf_counter_ns()
     mine = _THREAD.calls[-1] if _THREAD.calls else None
-    if mine is not None and found is not None:
+    if found is None or mine is None or mine.context != here:
+        mine = None
+    else:
         if not mine.has_run:
             send(LogEvent("prologue", compile_id, {}, mine.reached, begin))
         mine.has_run, mine.is_running, mine.compile_id = True, True, compile_id
@@ -169,7 +174,7 @@ class _Watched:
             call = self._own.__get__(run, owner)
         if not is_heard() or (_THREAD.calls and _THREAD.calls[-1].is_running):
             return call
-        return partial(_run, run, call, sys._getframe(1).f_code.co_filename)
+        return partial(_run, run, call, sys._getframe(1).f_code.co_filename, current_id())
 
     def __set__(self, run: Run, call: Method) -> None:
         run.__dict__["call"] = call
