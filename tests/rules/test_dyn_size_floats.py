@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import types
 from collections.abc import Callable
 from math import isqrt as whole_root
 from math import sqrt
@@ -399,20 +398,6 @@ def test_functions_do_what_they_did_with_any_other_number() -> None:
     expected, found = found, []
     al.compile(function, dynamic=True, backend="reference")(made(7))
     assert found == expected
-
-
-@pytest.mark.rules("DYN-39")
-@pytest.mark.parametrize("compares", [False, True])
-def test_a_module_that_compares_classes_by_is_keeps_python_s(compares: bool) -> None:
-    module: Any = types.ModuleType("users_module")
-    text = "def half(n):\n    return int(n * 0.5)\n"
-    if compares:
-        text += "def is_int(kind):\n    return kind is int\n"
-    exec(text, vars(module))
-    compiled = al.compile(lambda x: x[: module.half(x.shape[0])], dynamic=True, backend="reference")
-    for size in SIZES:
-        assert words(compiled(made(size))) == words(made(size)[: size // 2])
-    assert len(compiled.entries) == (len(SIZES) if compares else 1)
 
 
 # ------------------------------------------------------------------------- the law beneath it

@@ -84,7 +84,7 @@ def symbolic_sizes(
     if not requests:
         return None
     marked = {source.argument for source, asked in requests.items() if asked.is_marked}
-    question, scopes = searched(function, call.leaves)
+    question, user_code = searched(function, call.leaves)
     if not all(each.is_marked for each in requests.values()):
         if question is not None:
             whole = {i for i, tensor in call.tensors() if i in marked and is_wrapper(tensor)}
@@ -93,7 +93,7 @@ def symbolic_sizes(
         refused.append(f"{question} would find that a symbol is no int (DYN-33)")
         return None
     made = SymbolicSizes(requests, share_rules(SymbolTable(), rules))
-    made.table.computes.scopes = scopes
+    made.table.computes.user_code = user_code
     return made
 
 

@@ -18,6 +18,7 @@ import dis
 import functools
 import sys
 import types
+import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -30,6 +31,7 @@ from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.provenance.location import Location, place_of
+from aotlite.ir.symbols.floats.python_functions import UserCode
 from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
@@ -92,10 +94,13 @@ def type_question(function: object, leaves: Sequence[object]) -> TypeQuestion | 
 
 def searched(
     function: object, leaves: Sequence[object]
-) -> tuple[TypeQuestion | None, list[dict[str, Any]]]:
-    """`type_question`, and the variables of the modules whose functions were found before that."""
+) -> tuple[TypeQuestion | None, UserCode]:
+    """`type_question`, and the functions that were found before that, with their modules."""
     search = _Search()
-    return search.run([function, *leaves]), list(search.scopes.values())
+    question = search.run([function, *leaves])
+    functions = tuple([weakref.ref(each) for each in search.functions])
+    scopes = {id(each.__globals__): each.__globals__ for each in search.functions}
+    return question, UserCode(tuple(scopes.values()), functions)
 
 
 def names_types_in_errors(function: object, leaves: Sequence[object]) -> bool:
@@ -252,8 +257,8 @@ class _Search:
     _waiting: deque[tuple[object, bool]] = attrs.field(factory=deque)
     _catches: bool = False
     """Whether some code catches errors."""
-    scopes: dict[int, dict[str, Any]] = attrs.field(factory=dict)
-    """The variables of the modules whose functions can be called, by id."""
+    functions: list[types.FunctionType] = attrs.field(factory=list)
+    """Those of users that can be called."""
     _refusing: str | None = None
     """What raises an error for a symbol."""
 
@@ -333,7 +338,7 @@ class _Search:
         if not is_users(function) or _is_of_attrs(function):
             return
         read, scope = _read(function.__code__), function.__globals__
-        self.scopes[id(scope)] = scope
+        self.functions.append(function)
         self._names |= read.attributes | read.texts
         self._catches |= read.catches
         for load in read.loads:

@@ -360,7 +360,7 @@ def with_numbers(sizes: SymbolicSizes | None, leaves: Sequence[object]) -> list[
 
 def computing(sizes: SymbolicSizes | None) -> AbstractContextManager[None]:
     """A block in which code of the user's runs, and Python's functions of numbers take symbols."""
-    return nullcontext() if sizes is None else python_functions(sizes.table.computes.scopes)
+    return nullcontext() if sizes is None else python_functions(sizes.table.computes.user_code)
 
 
 @contextmanager

@@ -5,6 +5,7 @@
     size_expressions    makes such expressions, and ints of them
     operations          the functions of numbers in them
     python_functions    `math`, `int` and `float` for code that runs on symbols
+    call_code           code that calls others in the place of `int` and `float`
 
 Spec: `specs/float_inputs.md`.
 """

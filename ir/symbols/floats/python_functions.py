@@ -4,34 +4,33 @@
 
 C code takes the value of a number, as it knows no other. So while a function is captured, `math`
 has functions that make expressions of symbolic numbers, and that do what they did with any other;
-so have modules whose code is captured, where they have imported such functions by name, and under
-the names `int` and `float`. Code of other threads finds no difference.
-
-`int` and `float` are classes that equal Python's, and whose instances are those of Python's. Code
-that compares classes by `is` (`kind is int`) could tell; a module with such code keeps Python's.
-Rule: DYN-39. Spec: `specs/size_floats.md`.
+so have modules whose code is captured, where they have imported such functions by name. Their code
+calls such functions where it calls `int` and `float` by these names (`call_code.py`), and finds
+Python's classes where it only names them. No module gets a name, and code of other threads finds
+no difference. Rule: DYN-39. Spec: `specs/size_floats.md`.
 """
 
 from __future__ import annotations
 
-import dis
+import builtins
 import functools
 import math
 import types
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-import numpy as np
+import attrs
 
 from aotlite.ir.forks import lock
+from aotlite.ir.symbols.floats.call_code import calling
 from aotlite.ir.symbols.floats.operations import PYTHON
 from aotlite.ir.symbols.floats.size_float import SizeFloat
-from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.python_number import NOT_COMPUTED
-from aotlite.ir.symbols.symint import SymBool, SymInt
+from aotlite.ir.symbols.symint import SymInt
 
-__all__ = ["python_functions"]
+__all__ = ["UserCode", "python_functions"]
 
 Scope = dict[str, Any]
 
@@ -54,50 +53,22 @@ def _function_of(name: str, original: Callable[..., object]) -> Callable[..., ob
     return function
 
 
-class _OfNumbers(type):
-    """The class of `int` and `float` as captured code finds them."""
+def _number_of(kind: type) -> Callable[..., object]:
+    """What is called in place of `int` or `float`."""
 
-    of: type
-    """Python's class."""
-
-    def __call__(cls, *operands: object, **more: object) -> object:
-        number, is_alone = cls.of, len(operands) == 1 and not more
-        if is_alone and (type(operands[0]) is SizeFloat or number is float):
-            found = _computed(number.__name__, operands)
+    def number(*operands: object, **more: object) -> object:
+        is_alone = len(operands) == 1 and not more
+        if is_alone and (type(operands[0]) is SizeFloat or kind is float):
+            found = _computed(kind.__name__, operands)
             if found is not NOT_COMPUTED:
                 return found
-        return number(*operands, **more)
+        return kind(*operands, **more)
 
-    def __instancecheck__(cls, value: object) -> bool:
-        return type(value) in _STAND[cls.of] or isinstance(value, cls.of)
-
-    def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other, cls.of)
-
-    def __eq__(cls, other: object) -> bool:
-        return other is cls or other is cls.of
-
-    def __hash__(cls) -> int:
-        return hash(cls.of)
-
-    def __repr__(cls) -> str:
-        return repr(cls.of)
-
-
-_STAND: Final[dict[type, tuple[type, ...]]] = {
-    int: (SymInt, SymBool),
-    float: (SizeFloat, SymFloat),
-}
-"""What stands for numbers of a class."""
-
-
-def _class_of(of: type) -> type:
-    inside = {"of": of, "dtype": np.dtype(of), "__module__": "builtins", "__slots__": ()}
-    return _OfNumbers(of.__name__, (of,), inside)
+    return number
 
 
 _FUNCTIONS: Final = {original: _function_of(name, original) for name, original in PYTHON.items()}
-_CLASSES: Final = {each.__name__: _class_of(each) for each in (int, float)}
+_NUMBERS: Final = {each.__name__: _number_of(each) for each in (int, float)}
 _OF_MATH: Final[dict[str, Any]] = {
     name: value
     for name, value in vars(math).items()
@@ -108,22 +79,69 @@ _CHANGED: Final = {name: _FUNCTIONS[value] for name, value in _OF_MATH.items()}
 _LOCK: Any = lock()
 _HELD: dict[int, tuple[Scope, int, dict[str, object]]] = {}
 """By the id of a module's variables: these, in how many blocks they are changed, and what was there
-before; nothing of names that are new."""
+before."""
+_CALLING: dict[int, tuple[types.FunctionType, int, types.CodeType, types.CodeType]] = {}
+"""By the id of a function whose code is changed: it, in how many blocks, its code and the other."""
+
+
+@attrs.frozen(eq=False)
+class UserCode:
+    """The code of users that a captured function can run."""
+
+    scopes: tuple[Scope, ...] = ()
+    """The variables of modules."""
+    functions: tuple[weakref.ref[types.FunctionType], ...] = ()
+
+    def all_functions(self) -> list[types.FunctionType]:
+        """These functions, and those of the modules."""
+        found = [each for each in (made() for made in self.functions) if each is not None]
+        found += [each for scope in self.scopes for each in _functions(scope)]
+        return list({id(each): each for each in found}.values())
 
 
 @contextmanager
-def python_functions(scopes: Iterable[Scope]) -> Iterator[None]:
-    """A block in which `math` and these variables of modules have functions that take symbols."""
-    taken = [vars(math), *scopes]
+def python_functions(code: UserCode) -> Iterator[None]:
+    """A block in which `math` and the code of users have functions that take symbols."""
+    taken, changed = [vars(math), *code.scopes], list[types.FunctionType]()
     try:
         with _LOCK:
             for scope in taken:
                 _take(scope)
+            for function in code.all_functions():
+                if _call_others(function):
+                    changed.append(function)
         yield
     finally:
         with _LOCK:
             for scope in taken:
                 _leave(scope)
+            for function in changed:
+                _call_own(function)
+
+
+def _call_others(function: types.FunctionType) -> bool:
+    """Changes the code of a function; returns whether it is changed now."""
+    known = _CALLING.get(id(function))
+    if known is not None:
+        _CALLING[id(function)] = function, known[1] + 1, *known[2:]
+        return True
+    if function.__builtins__ is not vars(builtins):  # type: ignore[attr-defined]
+        return False
+    own, scope = function.__code__, function.__globals__
+    other = calling(own, tuple([each for each in _NUMBERS.items() if each[0] not in scope]))
+    if other is own:
+        return False
+    _CALLING[id(function)] = function, 1, own, other
+    function.__code__ = other
+    return True
+
+
+def _call_own(function: types.FunctionType) -> None:
+    _, count, own, other = _CALLING.pop(id(function))
+    if count > 1:
+        _CALLING[id(function)] = function, count - 1, own, other
+    elif function.__code__ is other:
+        function.__code__ = own
 
 
 def _take(scope: Scope) -> None:
@@ -143,10 +161,6 @@ def _take(scope: Scope) -> None:
     _HELD[id(scope)] = scope, 1, found
     if found:
         scope.update({name: _FUNCTIONS[value] for name, value in found.items()})
-    if scope is not vars(math):
-        names = _CLASSES.keys() - scope.keys()
-        names -= frozenset().union(*map(_identified, _codes(scope)))
-        scope.update({name: _CLASSES[name] for name in names})
 
 
 def _leave(scope: Scope) -> None:
@@ -161,12 +175,9 @@ def _leave(scope: Scope) -> None:
     for name, value in before.items():
         if scope.get(name) is _FUNCTIONS[value]:  # type: ignore[index]
             scope[name] = value
-    for name, value in _CLASSES.items():
-        if scope.get(name) is value:
-            del scope[name]
 
 
-# ------------------------------------------------------------------------------ names that are `is`
+# ------------------------------------------------------------------------- the functions of modules
 _HOLD_NONE: Final = {
     *(types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.NoneType),
     *(str, int, float, bool, tuple, dict, list, set, frozenset),
@@ -174,15 +185,15 @@ _HOLD_NONE: Final = {
 """Classes of most variables: what they hold is no function of the module, or is one itself."""
 
 
-def _codes(scope: Scope) -> list[types.CodeType]:
-    """The code of the functions of a module, and of the methods of its classes."""
-    found: list[types.CodeType] = []
+def _functions(scope: Scope) -> list[types.FunctionType]:
+    """The functions of a module, and the methods of its classes."""
+    found: list[types.FunctionType] = []
     waiting: list[Iterable[object]] = [list(scope.values())]
     seen = set[int]()
     while waiting:
         values = waiting.pop()
         functions = [x for x in values if type(x) is types.FunctionType]
-        found += [x.__code__ for x in functions if x.__globals__ is scope]
+        found += [x for x in functions if x.__globals__ is scope]
         for each in [x for x in values if type(x) not in _HOLD_NONE]:
             kind = type(each)
             if id(each) in seen:
@@ -195,19 +206,3 @@ def _codes(scope: Scope) -> list[types.CodeType]:
             elif issubclass(kind, type) and each.__module__ == scope.get("__name__"):
                 waiting.append(list(vars(each).values()))
     return found
-
-
-@functools.lru_cache(maxsize=4096)
-def _identified(code: types.CodeType) -> frozenset[str]:
-    """The names of `int` and `float` among the operands of `is` in code, and in code within it."""
-    found: set[str] = set()
-    if not _CLASSES.keys().isdisjoint(code.co_names):
-        steps = list(dis.get_instructions(code))
-        for n, step in enumerate(steps):
-            if step.opname == "IS_OP":
-                near = {each.argval for each in steps[max(0, n - 4) : n] if each.arg is not None}
-                found |= {name for name in _CLASSES if name in near}
-    for each in code.co_consts:
-        if isinstance(each, types.CodeType):
-            found |= _identified(each)
-    return frozenset(found)

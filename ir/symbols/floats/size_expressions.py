@@ -12,11 +12,12 @@ Spec: `specs/size_floats.md`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from aotlite.ir.symbols.calls import Call, Computed
 from aotlite.ir.symbols.floats.operations import OPERATIONS
+from aotlite.ir.symbols.floats.python_functions import UserCode
 from aotlite.ir.symbols.floats.size_float import COMPARED, SizeFloat, applied, depth_of, text_of
 from aotlite.ir.symbols.polynomial import Atom
 from aotlite.ir.symbols.python_number import ABOVE, NOT_COMPUTED, RELATIONS
@@ -46,8 +47,8 @@ class Computing:
 
     def __init__(self, table: SymbolTable) -> None:
         self.table = table
-        self.scopes: Sequence[dict[str, Any]] = ()
-        """The variables of the modules of a user's whose code the function can call."""
+        self.user_code = UserCode()
+        """What the function can run."""
 
     def __call__(self, name: str, operands: tuple[Any, ...]) -> Any:
         """The result of an operation, of which some operand is a symbolic number of the table;

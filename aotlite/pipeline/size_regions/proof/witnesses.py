@@ -120,7 +120,7 @@ class Retrace:
         if hints is not None:
             table = outcomes.GivenHints(given, hints, _MOST)
         made = SymbolicSizes(requests, share_rules(table, rules_of(sizes.table)))
-        made.table.computes.scopes = sizes.table.computes.scopes
+        made.table.computes.user_code = sizes.table.computes.user_code
         return made
 
     def check_silent(self) -> None:

@@ -25,6 +25,7 @@ from aotlite.effects import callback
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry.memory_format import MemoryFormat
+from aotlite.ir.symbols.floats.call_code import own_code
 from aotlite.stages.records.guards.access_paths import NOTHING, attributes_of
 from aotlite.stages.s1_capture.environment.access_search import is_users
 from aotlite.stages.s1_capture.hooks.reachable import (
@@ -235,7 +236,7 @@ class _Read:
     def of(cls, function: types.FunctionType) -> _Read:
         """Reads the bytecode. Functions passed to `effects.callback` are skipped: it runs them."""
         found, loads, given = cls(), Counter[str](), Counter[str]()
-        stack = [function.__code__]
+        stack = [own_code(function.__code__)]
         while stack:
             code = stack.pop()
             steps = [s for s in dis.get_instructions(code) if s.opname not in _NOISE]

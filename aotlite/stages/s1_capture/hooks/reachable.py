@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.symbols.floats.call_code import own_code
 from aotlite.stages.records.guards.access_paths import attributes_of
 from aotlite.stages.s1_capture.environment.access_search import is_users, names_used
 
@@ -107,7 +108,7 @@ def asked_gradients(hook: object) -> list[Tensor]:
     """The tensors that a hook reaches, if its code names `grad`, `step` or `zero_grad`."""
     things = list(reached([hook]))
     functions = [each for each in things if isinstance(each, types.FunctionType) and is_users(each)]
-    codes = [*(each.__code__ for each in functions), *_codes_made_by(functions)]
+    codes = [*(own_code(each.__code__) for each in functions), *_codes_made_by(functions)]
     steps = (step for code in codes for step in dis.get_instructions(code))
     if not any(s.opname.endswith(_OF_ATTRIBUTES) and s.argval in _OF_GRADIENTS for s in steps):
         return []
@@ -122,7 +123,7 @@ def words_of(thing: object) -> Iterator[str]:
     if isinstance(thing, types.FunctionType) and is_users(thing):
         _, attributes = names_used(thing.__code__)
         yield from attributes
-        for code in (thing.__code__, *_codes_made_by([thing])):
+        for code in (own_code(thing.__code__), *_codes_made_by([thing])):
             for step in dis.get_instructions(code):
                 yield step.opname
                 if step.opname == "BINARY_OP":
@@ -179,7 +180,7 @@ def reason_against(hook: object, capture: object, known: Known) -> str | None:
             continue
         held: list[tuple[str, object]] = []
         if isinstance(thing, types.FunctionType):
-            if thing.__code__ in known.codes:
+            if own_code(thing.__code__) in known.codes:
                 held = _ownvariables_of(thing, known)
         elif isinstance(thing, functools.partial):
             held = [("an argument", each) for each in (*thing.args, *thing.keywords.values())]
@@ -244,11 +245,12 @@ class Known:
 
     def is_compared(self, function: types.FunctionType) -> bool:
         """Whether the guards compare the function's variables, or the run made the function."""
-        return id(function) in self._compared_ids or function.__code__ in self._compared_codes
+        code = own_code(function.__code__)
+        return id(function) in self._compared_ids or code in self._compared_codes
 
 
 def _codes_made_by(functions: Iterable[types.FunctionType]) -> set[types.CodeType]:
-    stack = [each.__code__ for each in functions if is_users(each)]
+    stack = [own_code(each.__code__) for each in functions if is_users(each)]
     found: set[types.CodeType] = set()
     while stack:
         inner = [c for c in stack.pop().co_consts if isinstance(c, types.CodeType)]
