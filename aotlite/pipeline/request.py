@@ -22,6 +22,8 @@ from aotlite.pipeline.options import Options
 from aotlite.pipeline.size_regions.unsupported_symbols import by_symbols, with_plain_keys
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured, Containers
+from aotlite.stages.records.convention import Convention
+from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.symbolic_sizes import Source, SymbolicSizes
 from aotlite.stages.s10_runtime.guards.failures import GuardedCalls
@@ -98,3 +100,6 @@ class CompiledEntry:
     """The conditions on float arguments (DYN-27)."""
     symbols: Mapping[Source, bool] = attrs.field(factory=dict)
     """The symbols' sources; for each, whether it was marked, or nothing fixes it (DYN-3)."""
+    convention: Convention | None = None
+    hidden: Mapping[int, AccessPath] = attrs.field(factory=dict)
+    """Where each call finds the hidden inputs, by number."""

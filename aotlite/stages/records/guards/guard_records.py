@@ -6,6 +6,8 @@ call. Spec: `specs/s1_capture.md`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
 from aotlite.ir.graph.role import Hidden, Part, Primal
@@ -85,3 +87,8 @@ Guard = (
     | FloatArgumentGuard
     | FloatFactGuard
 )
+
+
+def hidden_places(guards: Iterable[object]) -> dict[int, AccessPath]:
+    """Where each call finds the hidden inputs, by number."""
+    return {each.index: each.place for each in guards if isinstance(each, HiddenInputGuard)}

@@ -18,7 +18,7 @@ from aotlite.ir.symbols.assumption import concrete
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole
-from aotlite.stages.records.guards.guard_records import Guard, HiddenInputGuard
+from aotlite.stages.records.guards.guard_records import Guard, hidden_places
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.synthetic_base import BaseInput
@@ -63,7 +63,7 @@ class GuardedFacts:
 
     def tensors(self, leaves: Sequence[Any]) -> dict[Any, Tensor]:
         """The tensors of a call by role: arguments, hidden inputs, and parts of these."""
-        places = {g.index: g.place for g in self.guards if isinstance(g, HiddenInputGuard)}
+        places = hidden_places(self.guards)
 
         def found(role: Any) -> Any:
             if isinstance(role, Primal):

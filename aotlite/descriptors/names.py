@@ -1,0 +1,235 @@
+"""`Names`: the descriptors of one entry's roles, by the paths of a call.
+
+Roles count: `Hidden(3)`. A call and the entry that takes it know what is behind the numbers: the
+containers of the arguments, the Modules that the function reaches, the containers of the results.
+Rules: TRC-8. Spec: `specs/descriptors.md`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import optree
+
+from aotlite.descriptors import kinds
+from aotlite.descriptors.kinds import AnyDescriptor, Key
+from aotlite.eager.tracked_objects import own_attributes
+from aotlite.ir.graph import Graph
+from aotlite.ir.graph import role as roles
+from aotlite.ir.graph.symbolic.binding import parameters_of
+from aotlite.nn.module import Module, state_places
+from aotlite.nn.parameter import Buffer, Parameter
+from aotlite.pipeline import CompiledEntry
+from aotlite.pipeline.arguments import FlatArguments, call_of
+from aotlite.stages.records.guards.access_paths import AccessPath
+from aotlite.stages.records.metadata.function_facts import AliasOfBase
+from aotlite.stages.records.synthetic_base import BaseInput
+
+
+@attrs.frozen(eq=False)
+class GraphDescriptors:
+    """The descriptors of one graph's inputs and outputs, in order."""
+
+    inputs: tuple[AnyDescriptor, ...]
+    outputs: tuple[AnyDescriptor, ...]
+    sizes: Mapping[str, AnyDescriptor] = attrs.field(factory=dict)
+    """The symbols that no input binds, by name: parameters behind the inputs (GRA-16)."""
+
+    def __str__(self) -> str:
+        lines = [f"input {i}: {each}" for i, each in enumerate(self.inputs)]
+        lines += [f"size {name}: {each}" for name, each in self.sizes.items()]
+        lines += [f"output {i}: {each}" for i, each in enumerate(self.outputs)]
+        return "\n".join(lines)
+
+
+class Names:
+    """Describes the roles of the graphs of one entry, for calls of one form."""
+
+    def __init__(
+        self, function: Callable[..., Any], call: FlatArguments, entry: CompiledEntry
+    ) -> None:
+        self.function, self.call, self.entry = function, call, entry
+        self.parameters = _parameters_of(function)
+        """The names of the parameters that positional arguments fill, in order."""
+        self.owners: dict[int, AccessPath] = {}
+        """The ways to the Modules that hold hidden inputs, by the number of the input."""
+        self._leaf_paths = optree.tree_paths((call.args, call.kwargs), none_is_leaf=True)
+        spec = entry.containers.spec
+        self._result_paths = [] if spec is None else spec.paths()
+
+    def of_graph(self, graph: Graph) -> GraphDescriptors:
+        """The descriptors of a graph of this entry, at any stage after the third."""
+        inputs = tuple([self.of(node.role) for node in graph.placeholders])
+        outputs = tuple([self._after(self.of(role)) for role in graph.output_roles])
+        sizes = {name: role for name, role in parameters_of(graph).items() if role is not None}
+        return GraphDescriptors(inputs, outputs, {name: self.of(sizes[name]) for name in sizes})
+
+    def _after(self, descriptor: AnyDescriptor) -> AnyDescriptor:
+        """The descriptor of an output: a token has one role before its effect and after it."""
+        if not isinstance(descriptor, kinds.TokenInput):
+            return descriptor
+        return kinds.TokenOutput(descriptor.effect, descriptor.of_backward, role=descriptor.role)
+
+    def of(self, role: Any) -> AnyDescriptor:
+        """The descriptor of a role."""
+        make = _MAKERS.get(type(role))
+        if make is None:
+            return kinds.NumberedInput(str(role).replace("_", " "), role=role)
+        return make(self, role)
+
+    def leaves(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The flat arguments of another call of this form, with tensors for ndarrays."""
+        return call_of(tuple(args), dict(kwargs)).leaves
+
+    # --- inputs
+    def _argument(self, role: roles.Primal) -> AnyDescriptor:
+        return kinds.PlainInput(self.argument_path(role.index), role=role)
+
+    def argument_path(self, index: int) -> tuple[Key, ...]:
+        """The path of a flat argument: the function's parameter, and the keys from there."""
+        which, first, *rest = self._leaf_paths[index]
+        if which == 1:
+            return (first, *rest)
+        if first < len(self.parameters):
+            return (self.parameters[first], *rest)
+        return ("args", first - len(self.parameters), *rest)
+
+    def _hidden(self, role: roles.Hidden) -> AnyDescriptor:
+        way = self.entry.hidden.get(role.index)
+        found = None if way is None else self._state(role, way)
+        return kinds.ReachedInput(role.place, role=role) if found is None else found
+
+    def _state(self, role: roles.Hidden, way: AccessPath) -> AnyDescriptor | None:
+        """The descriptor of a parameter or buffer of a Module on the way to it."""
+        leaves = self.call.leaves
+        held = way.resolve(leaves)
+        if not isinstance(held, (Parameter, Buffer)):
+            return None
+        for end in range(len(way.path)):
+            to_module = AccessPath(way.argument, way.function, way.path[:end])
+            module = to_module.resolve(leaves)
+            if isinstance(module, Module):
+                names = [
+                    each.path
+                    for each in state_places(module)
+                    if own_attributes(each.owner)[each.name] is held
+                ]
+                if names:
+                    self.owners[role.index] = to_module
+                    kind = kinds.ParamInput if isinstance(held, Parameter) else kinds.BufferInput
+                    return kind(names[0], str(way), tuple(names[1:]), role=role)
+        return None
+
+    def base(self, role: roles.Role) -> BaseInput:
+        """How the memory of a synthetic base is made from its members."""
+        bases = () if self.entry.convention is None else self.entry.convention.bases
+        return next(each for each in bases if each.role == role)
+
+    def _base(self, role: roles.SyntheticBase) -> AnyDescriptor:
+        of = tuple([self.of(each.role) for each in self.base(role).members])
+        return kinds.SyntheticBaseInput(of, role=role)  # type: ignore[arg-type]
+
+    def _family(self, role: roles.Family) -> AnyDescriptor:
+        members = next((f.members for f in self.entry.meta.families if f.role == role), ())
+        of = tuple([self.of(each) for each in members])
+        return kinds.ViewBaseInput(of, role=role)  # type: ignore[arg-type]
+
+    # --- outputs
+    def _result(self, role: roles.Output) -> AnyDescriptor:
+        if role.symbol:
+            return kinds.ComputedSizeOutput(role.symbol, role=role)
+        if role.index < len(self._result_paths):
+            return kinds.PlainOutput(tuple(self._result_paths[role.index]), role=role)
+        for write in self.entry.meta.grads:
+            if write.result == role.index:
+                return kinds.GradWriteOutput(self.of(write.role), role=role)
+        return kinds.NumberedInput(str(role), role=role)
+
+    def _intermediate(self, role: roles.IntermediateBase) -> AnyDescriptor:
+        meta = self.entry.meta
+        views = [
+            self.of(meta.role_of(index))
+            for index, output in enumerate(meta.outputs)
+            if isinstance(output, AliasOfBase) and output.base == role.index
+        ]
+        return kinds.IntermediateBaseOutput(tuple(views), role=role)  # type: ignore[arg-type]
+
+    # --- between the graphs
+    def _saved(self, role: roles.Saved) -> AnyDescriptor:
+        if role.index >= len(self.entry.partition.saved):
+            return kinds.SavedValueDescriptor(str(role), None, False, role=role)
+        saved = self.entry.partition.saved[role.index]
+        owner = None if saved.owner is None else self.of(saved.owner)
+        is_checked = owner is not None and not saved.copied_on_write
+        return kinds.SavedValueDescriptor(saved.name, owner, is_checked, role=role)
+
+    def _saved_size(self, role: roles.SavedSize) -> AnyDescriptor:
+        name = self.entry.partition.saved_sizes[role.index]
+        return kinds.SavedValueDescriptor(name, None, False, True, role=role)
+
+
+def _of(kind: Callable[..., AnyDescriptor]) -> Callable[[Names, Any], AnyDescriptor]:
+    return lambda names, role: kind(names.of(role.of), role=role)
+
+
+def _part(names: Names, role: roles.Part) -> AnyDescriptor:
+    return kinds.SubclassPart(names.of(role.of), role.attr, role=role)
+
+
+def _size(names: Names, role: roles.Size) -> AnyDescriptor:
+    return kinds.SizeInput(names.of(role.of), role.dim, role=role)  # type: ignore[arg-type]
+
+
+def _state(
+    kind: Callable[..., AnyDescriptor], field: str, of_backward: bool = False
+) -> Callable[[Names, Any], AnyDescriptor]:
+    return lambda names, role: kind(field, of_backward, role=role)
+
+
+def _token(of_backward: bool) -> Callable[[Names, Any], AnyDescriptor]:
+    return lambda names, role: kinds.TokenInput(role.effect, of_backward, role=role)
+
+
+_MAKERS: Mapping[type, Callable[[Names, Any], AnyDescriptor]] = {
+    roles.Primal: Names._argument,
+    roles.Hidden: Names._hidden,
+    roles.SyntheticBase: Names._base,
+    roles.Family: Names._family,
+    roles.Part: _part,
+    roles.Piece: _part,
+    roles.Size: _size,
+    roles.Token: _token(of_backward=False),
+    roles.BackwardToken: _token(of_backward=True),
+    roles.Seed: _state(kinds.RandomStateInput, "seed"),
+    roles.Offset: _state(kinds.RandomStateInput, "offset"),
+    roles.BackwardSeed: _state(kinds.RandomStateInput, "seed", of_backward=True),
+    roles.BackwardOffset: _state(kinds.RandomStateInput, "offset", of_backward=True),
+    roles.Tangent: _of(kinds.TangentInput),
+    roles.Current: _of(kinds.CurrentInput),
+    roles.Arrived: lambda names, role: kinds.ArrivedInput(role.index, role=role),
+    roles.Output: Names._result,
+    roles.MutatedInput: _of(kinds.InputMutationOutput),
+    roles.IntermediateBase: Names._intermediate,
+    roles.NextSeed: _state(kinds.RandomStateOutput, "seed"),
+    roles.NextOffset: _state(kinds.RandomStateOutput, "offset"),
+    roles.NextBackwardSeed: _state(kinds.RandomStateOutput, "seed", of_backward=True),
+    roles.NextBackwardOffset: _state(kinds.RandomStateOutput, "offset", of_backward=True),
+    roles.Gradient: _of(kinds.GradOutput),
+    roles.Saved: Names._saved,
+    roles.SavedSize: Names._saved_size,
+    roles.Rewritten: _of(kinds.RewrittenOutput),
+}
+
+
+def _parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of the parameters that positional arguments fill, in order."""
+    called = function.forward if isinstance(function, Module) else function
+    try:
+        found = inspect.signature(called).parameters.values()
+    except (TypeError, ValueError):  # a function of C
+        return ()
+    kinds_ = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return tuple([each.name for each in found if each.kind in kinds_])
