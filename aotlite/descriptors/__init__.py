@@ -158,7 +158,7 @@ def descriptors_of(fn: Callable[..., object], *args: object, **kwargs: object) -
     input 1: parameter weight
     input 2: parameter bias
     output 0: result
-    output 1: saved value primals_0, checked
+    output 1: saved value primals_1, checked
     """
     given = fn if isinstance(fn, CompiledFunction) else CompiledFunction(fn, make_options())
     graphs: dict[str, Graph] = {}

@@ -66,10 +66,12 @@ def results_with_tangents(
 
     Results, updated inputs and intermediate bases have tangents; None where nothing flows back."""
     inputs = inputs_of(names, graph).items()
-    tangents = {what.of: node for what, node in inputs if isinstance(what, TangentInput)}
+    tangents: dict[AnyDescriptor, Node] = {
+        what.of: node for what, node in inputs if isinstance(what, TangentInput)
+    }
     outputs = outputs_of(names, graph).items()
     return {
-        what: (value, tangents.get(what))  # type: ignore[call-overload]
+        what: (value, tangents.get(what))
         for what, value in outputs
         if not isinstance(what, GradOutput)
     }

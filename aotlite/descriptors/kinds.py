@@ -2,7 +2,8 @@
 
 A role (`ir/graph/role.py`) says it by numbers: `Primal(2)`, `Hidden(0)`. A descriptor says it by
 paths in the user's own structures: argument `batch['x']`, parameter `layers.0.weight`. It is plain
-data, without tensors; `aotlite/descriptors/reader.py` finds the values. Rules: TRC-8. Spec: `specs/descriptors.md`.
+data, without tensors; `aotlite/descriptors/reader.py` finds the values. Rules: TRC-8.
+Spec: `specs/descriptors.md`.
 """
 
 from __future__ import annotations

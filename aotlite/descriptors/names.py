@@ -56,7 +56,8 @@ class Names:
         """The names of the parameters that positional arguments fill, in order."""
         self.owners: dict[int, AccessPath] = {}
         """The ways to the Modules that hold hidden inputs, by the number of the input."""
-        self._leaf_paths = optree.tree_paths((call.args, call.kwargs), none_is_leaf=True)
+        whole: Any = (call.args, call.kwargs)
+        self._leaf_paths = optree.tree_paths(whole, none_is_leaf=True)
         spec = entry.containers.spec
         self._result_paths = [] if spec is None else spec.paths()
 

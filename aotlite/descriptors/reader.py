@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from aotlite.descriptors import kinds
-from aotlite.descriptors.kinds import AnyDescriptor, Key
+from aotlite.descriptors.kinds import AnyDescriptor
 from aotlite.descriptors.names import Names
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.interop import from_numpy
@@ -49,7 +49,7 @@ def read(names: Names, descriptor: AnyDescriptor, moment: Moment) -> Any:
     return reader(names, descriptor, moment)
 
 
-def _walk(value: Any, path: Sequence[Key]) -> Any:
+def _walk(value: Any, path: Sequence[Any]) -> Any:
     for key in path:
         value = value[key] if isinstance(value, (dict, list, tuple)) else getattr(value, str(key))
     return value
