@@ -70,11 +70,49 @@ def test_a_guard_that_others_imply_is_dropped_where_the_region_is_made() -> None
     (region,) = compiled.regions(witnesses=True)
     assert [guard.text for guard in region.guards] == ["s0 > 4"]
     assert [str(need) for need in region.needs] == [
-        "s0 > 2: the other guards imply it",
         "s0 > 4: needed at s0=4",
+        "s0 > 2: the other guards imply it",
     ]
     compiled(al.ones(4))
     assert len(compiled.entries) == 2
+
+
+@pytest.mark.rules("DYN-24")
+def test_needs_are_in_the_order_of_the_guards() -> None:
+    """Whatever is dropped, by whom and when: then come the needs of what is no guard."""
+
+    def mixed(x: al.Tensor, y: al.Tensor) -> al.Tensor:
+        if x.shape[1] > 1:
+            x = x * 1
+        rows = 3
+        if y.shape[0] > 7:
+            rows = 2 + 1
+        if x.shape[0] > 2 and x.shape[0] > 4 and x.shape[0] % 2 == 0:
+            return (x * rows)[: y.shape[0]] + y[: x.shape[0] - 1].sum()
+        return x * (3 if x.shape[0] > 1 else 5)
+
+    compiled = al.compile(mixed, dynamic=True, backend="reference")
+    dropped = 0
+    for rows, others in ((6, 9), (3, 9), (1, 4), (8, 2)):
+        compiled(al.ones(rows, 3), al.ones(others))
+        for region in compiled.regions(witnesses=True):
+            count = len(region.guards)
+            assert [need.guard for need in region.needs[:count]] == list(region.guards)
+            assert not any(need.is_dead or need.is_needless for need in region.needs[:count])
+            assert all(need.is_dead or need.is_needless for need in region.needs[count:])
+            dropped += len(region.needs) - count
+    assert dropped > 2
+
+
+@pytest.mark.rules("DYN-24")
+def test_an_entry_without_symbols_says_that_it_counts_no_calls() -> None:
+    compiled = al.compile(lambda x: x * 2, backend="reference")
+    for n in (4, 5, 5):
+        compiled(al.ones(n))
+    assert [region.calls for region in compiled.regions()] == [None, 2]
+    first, second = compiled.regions()
+    assert first.cells(0)[3] == "not counted"
+    assert second.cells(1)[3] == "2"
 
 
 @pytest.mark.rules("DYN-24")

@@ -310,8 +310,8 @@ class SizeRegion:
         return self._counts[0]
 
     def needs(self) -> list[weakest.GuardNeed]:
-        """For each assumption of the capture why it is a guard, or is none (DYN-24).
-        One that changes nothing is dropped, and one that others imply."""
+        """Why each guard is one, in their order; then why other assumptions of the capture are none
+        (DYN-24): one that changes nothing is dropped, and one that others imply."""
         if self.counted is not None:
             raise Unrepeatable("what its sizes are depends on values, which are not kept")
         with self._lock:
@@ -321,8 +321,10 @@ class SizeRegion:
                     kept = dead_guards.TracedProgram.of(self.records, self.facts)
                     dead = dead_guards.dead_among(found, self.retrace, self.sizes, kept)
                 if not dead:
-                    self.guards = tuple([each.guard for each in found if not each.is_needless])
-                    return [*self.retrace.dropped, *found]
+                    kept_needs = [each for each in found if not each.is_needless]
+                    self.guards = tuple([each.guard for each in kept_needs])
+                    needless = [each for each in found if each.is_needless]
+                    return [*kept_needs, *self.retrace.dropped, *needless]
                 self._drop(dead)
 
     def _drop(self, dead: Sequence[weakest.GuardNeed]) -> None:

@@ -52,11 +52,13 @@ class RegionRow:
     sizes: tuple[tuple[int, ...], ...]
     """The sizes for which there are instances, in the order of the symbols."""
     calls: int | None
-    """The number of calls; None for an entry without symbols, which does not count them."""
+    """The number of calls; None for an entry without symbols: to count them would make each call
+    slower."""
     counts: tuple[str, ...] = ()
     """The symbols that depend on values, with what they count (DYN-30)."""
     needs: tuple[GuardNeed, ...] = ()
-    """Why each guard is needed, and what needed none as others imply it; if it was asked for."""
+    """Why each guard is needed, in their order, and then why others were dropped; if it was asked
+    for."""
     unknown: str = ""
     """Why that cannot be said."""
     names: tuple[str, ...] = ()
@@ -100,7 +102,7 @@ class RegionRow:
         conditions += [f"{each.text}{_line(each.location, each.op)}" for each in self.guards]
         conditions += [f"{each.text}{_line(each.location)}" for each in self.floats]
         proof = f"\n{self.proof}" if self.proof else ""
-        calls = "" if self.calls is None else str(self.calls)
+        calls = "not counted" if self.calls is None else str(self.calls)
         known = "\n".join((*_in_short(self.arguments), *self.names, *self.counts))
         number = f"{index}\n(compilation {self.number})"
         whys = self.unknown or "\n".join(map(str, self.needs))
