@@ -116,6 +116,35 @@ class Watched:
         return 2
 
 
+class Noted:
+    """Each way in which Python calls it writes."""
+
+    def __init__(self) -> None:
+        STATE.items.append("made")
+
+    def __del__(self) -> None:
+        STATE.items.append("gone")
+
+
+class Shown(Watched):
+    def __repr__(self) -> str:
+        STATE.items.append("shown")
+        return "Shown()"
+
+    __call__ = __len__ = __iter__ = __getattr__ = __eq__ = __add__ = __hash__ = lambda self, *_: (
+        STATE.items.append("called") or 1
+    )
+
+    def __bool__(self) -> bool:
+        return STATE.items.append("asked") is None
+
+
+class Registered:
+    def __init_subclass__(cls) -> None:
+        STATE.items.append("subclass")
+
+
+SHOWN = Shown()
 WATCHED = Watched()
 APPEND = STATE.items.append
 PRINT = functools.partial(print, file=STATE)
@@ -162,6 +191,15 @@ WRITES: dict[str, Callable[[object], object]] = {
     "default": lambda v, items=STATE.items: items.append(v),
     "import": lambda v: imported(v),
     "open": lambda v: open("/dev/null", "a").close(),
+    "made": lambda v: Noted() if v else None,
+    "shown": lambda v: f"{SHOWN}" if v else None,
+    "called": lambda v: SHOWN() if v else None,
+    "added": lambda v: SHOWN + 1 if v else None,
+    "asked": lambda v: SHOWN == 1 if v else None,
+    "got": lambda v: SHOWN.absent if v else None,
+    "hashed": lambda v: {SHOWN: 1} if v else None,
+    "truth": lambda v: 1 if v and SHOWN else None,
+    "subclass": lambda v: registered() if v else None,
     "seed": lambda v: al.manual_seed(int(bool(v))),
 }
 
@@ -187,6 +225,13 @@ def entered(value: object) -> None:
     if value:
         with Entered():
             pass
+
+
+def registered() -> type:
+    class Inner(Registered):
+        pass
+
+    return Inner
 
 
 def imported(value: object) -> None:

@@ -135,6 +135,8 @@ class _Reader:
             owner = _owner(steps, place, 0)
             fresh = {*own, *(new if steps[place].at[0].co_name == "__new__" else ())}
             what = "" if owner in fresh else f"sets the attribute {step.value!r}"
+        elif name == "LOAD_BUILD_CLASS":
+            what = "makes a class, which its bases know"
         elif name in _ITEMS:
             if _owner(steps, place, _CONTAINER_BELOW[name]) not in new:
                 self.words.setdefault(name, step.at)

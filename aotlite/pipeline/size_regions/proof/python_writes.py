@@ -62,8 +62,8 @@ _CONTAINERS: Final = (list, dict, set, collections.deque, np.ndarray)
 _ALWAYS: Final = frozenset(("forward", "backward", "vjp", "jvp", "setup_context"))
 """Methods that the library calls without naming them in the user's code."""
 _OF_EVERY_CLASS: Final = frozenset(
-    ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__repr__")
-    + ("__init_subclass__", "__set_name__", "__reduce__", "__getstate__", "__setstate__", "__del__")
+    ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__")
+    + ("__init_subclass__", "__set_name__", "__reduce__", "__getstate__", "__setstate__")
     + ("__slots__", "__match_args__", "__dataclass_fields__", "__attrs_attrs__")
 )
 _MAKING: Final = frozenset(("type", "__class__", "cls"))
@@ -227,7 +227,9 @@ class _Search:
         package = str(scope.get("__name__")).partition(".")[0]
         if not is_users(function) or package in sys.stdlib_module_names or package == "attr":
             inner = [x for each in cells if type(each) is dict for x in each.values()]
-            self._push([x for x in (*cells, *inner) if isinstance(x, types.FunctionType)], at)
+            for each in (*cells, *inner):
+                if isinstance(each, types.FunctionType):
+                    self._visit_once(each, at, owner)
             if not _is_quiet(function, package):
                 self._say(f"calls {function.__name__}", at)
             return
@@ -260,6 +262,13 @@ class _Search:
                 self._words.setdefault(name, place)
         for name in read.modules:
             self._import(name, function)
+
+    def _visit_once(
+        self, function: types.FunctionType, at: Location | None, owner: type | None
+    ) -> None:
+        if (id(function), False) not in self._seen:
+            self._seen[id(function), False] = function
+            self._visit_function(function, at, owner)
 
     def _import(self, name: str, function: types.FunctionType) -> None:
         package = str(function.__globals__.get("__package__"))
@@ -298,9 +307,7 @@ class _Search:
             value, at = vars(base)[name], self._words.get(name)
             inner = getattr(value, "__func__", getattr(value, "fget", value))
             if isinstance(inner, types.FunctionType):
-                if (id(inner), False) not in self._seen:
-                    self._seen[id(inner), False] = inner
-                    self._visit_function(inner, at, owner)
+                self._visit_once(inner, at, owner)
             elif type(value) not in _SLOTS:
                 self._push([value], at, name if name in self._words else "")
 
