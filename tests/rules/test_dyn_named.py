@@ -193,8 +193,8 @@ HIDDEN = al.ones(2)
 def test_errors_say_how_the_size_was_asked_for(function: Any, way: str) -> None:
     """And what to leave out; a branch is an entry of its own where nobody asks for the size."""
     shapes: Any = {"Dim": {"x": BATCH}, "True": {"x": {0: True}}, "tuple": (BATCH,), "mark": None}
-    x = al.ones(4)[:2] if function is written else al.ones(2)
-    rest = (x._base[2:] * 1,) if function is written else ()
+    x: Any = al.ones(4)[:2] if function is written else al.ones(2)
+    rest: Any = (x._base[2:] * 1,) if function is written else ()
     if way == "mark":
         al.mark_dynamic(x, 0)
     compiled = al.compile(function, dynamic_shapes=shapes[way], backend="reference")

@@ -188,7 +188,7 @@ WRITES: dict[str, Callable[[object], object]] = {
     "getattr": lambda v: getattr(STATE, "pu" + "t")(v),
     "list.append of the class": lambda v: list.append(STATE.items, v),
     "map": lambda v: list(map(STATE.put, [v])),
-    "default": lambda v, items=STATE.items: items.append(v),
+    "default": lambda v, items=STATE.items: items.append(v),  # type: ignore[misc]
     "import": lambda v: imported(v),
     "open": lambda v: open("/dev/null", "a").close(),
     "made": lambda v: Noted() if v else None,

@@ -195,7 +195,10 @@ class _Asked:
 
     def _may_be_left_out(self, path: _Path, key: object) -> bool:
         """Whether it is one of `*args` or `**kwargs`, which other calls may have."""
-        kinds = {inspect.Parameter.VAR_POSITIONAL: int, inspect.Parameter.VAR_KEYWORD: str}
+        kinds: dict[Any, type] = {
+            inspect.Parameter.VAR_POSITIONAL: int,
+            inspect.Parameter.VAR_KEYWORD: str,
+        }
         if len(path) > 1 or not self.is_by_name or path[0] not in self._rest():
             return False
         is_known = type(key) is kinds[self.parameters[str(path[0])].kind]

@@ -125,7 +125,7 @@ def _call_others(function: types.FunctionType) -> bool:
     if known is not None:
         _CALLING[id(function)] = function, known[1] + 1, *known[2:]
         return True
-    if function.__builtins__ is not vars(builtins):  # type: ignore[attr-defined]
+    if function.__builtins__ is not vars(builtins):
         return False
     own, scope = function.__code__, function.__globals__
     other = calling(own, tuple([each for each in _NUMBERS.items() if each[0] not in scope]))

@@ -49,7 +49,7 @@ class CodeStep:
     value: object
     effect: int
     """How many values more there are on the stack behind it."""
-    at: Location
+    at: tuple[CodeType, int]
     argument: int = 0
     is_target: bool = False
     """Whether other steps jump to it."""
