@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from aotlite.ir.symbols.assumption import Assumption
 from aotlite.ir.symbols.calls import Call, Computed
@@ -47,6 +48,19 @@ def is_installed() -> bool:
     return importlib.util.find_spec("z3") is not None
 
 
+_OF_THREAD: Final = threading.local()
+
+
+def _context() -> Formula:
+    """The context of this thread, in which its terms are: z3 crashes where two threads use one."""
+    import z3
+
+    found: Any = getattr(_OF_THREAD, "context", None)
+    if found is None:
+        found = _OF_THREAD.context = z3.Context()
+    return found
+
+
 class Solver:
     """Questions about one trace, under its premises; about sizes up to `most` if it is given."""
 
@@ -56,17 +70,18 @@ class Solver:
         import z3
 
         self._z3: Any = z3
+        self._context = context = _context()
         self._premises = premises
         self._atoms: dict[Atom, Formula] = {}
         self._names: dict[str, Formula] = {}
-        self._solver = z3.Solver()
+        self._solver = z3.Solver(ctx=context)
         self._quotients: dict[tuple[int, int], tuple[tuple[Formula, Formula], object]] = {}
         """By the ids of two terms, which are kept: their quotient and remainder."""
         self._switches: dict[int, Formula] = {}
         """By the id of a guard: what is true where it counts, for `implies`."""
-        self._power = z3.Function("power", z3.IntSort(), z3.IntSort(), z3.IntSort())
+        self._power = z3.Function("power", *[z3.IntSort(context)] * 3)
         for name, symbol in premises.symbols.items():
-            self._names[name] = made = z3.Int(name)
+            self._names[name] = made = z3.Int(name, context)
             low, high = symbol.room
             self._solver.add(*([made >= low] if low is not None else []))
             self._solver.add(*([made <= high] if high is not None else []))
@@ -75,7 +90,7 @@ class Solver:
             if isinstance(guard.fact, SymBool):
                 fact = self.fact(guard.fact)
                 if chooses:
-                    switch = self._switches[id(guard)] = z3.FreshBool("guard")
+                    switch = self._switches[id(guard)] = z3.FreshBool("guard", context)
                     fact = z3.Implies(switch, fact)
                 self._solver.add(fact)
 
@@ -141,7 +156,7 @@ class Solver:
 
     def _other_than(self, values: Values) -> Formula:
         here = [made == values[name] for name, made in self._names.items()]
-        return self._z3.Not(self._z3.And(here))
+        return self._z3.Not(self._z3.And(here, self._context))
 
     def _model(self) -> dict[str, int]:
         model = self._solver.model()
@@ -165,7 +180,7 @@ class Solver:
             return None
         if claim.function in RELATIONS:
             truth = RELATIONS[claim.function](left, right)
-            truth = z3.BoolVal(truth) if isinstance(truth, bool) else truth
+            truth = z3.BoolVal(truth, self._context) if isinstance(truth, bool) else truth
             return z3.Not(z3.And(truth == bool(claim.result), *defined))
         if isinstance(claim.result, SymInt):
             defined += self._defined(claim.result)
@@ -177,15 +192,21 @@ class Solver:
     def number(self, operand: Operand) -> Formula:
         """A number or a polynomial."""
         if isinstance(operand, int):
-            return self._z3.IntVal(int(operand))
+            return self._whole(int(operand))
         terms = operand.terms if isinstance(operand, SymInt) else operand
-        total = self._z3.IntVal(0)
+        total = self._whole(0)
         for monomial, c in terms.items():
-            product = self._z3.IntVal(c)
+            product = self._whole(c)
             for atom in monomial:
                 product = product * self._atom(atom)
             total = total + product
         return total
+
+    def _whole(self, number: int) -> Formula:
+        return self._z3.IntVal(number, self._context)
+
+    def _fresh(self, name: str) -> Formula:
+        return self._z3.FreshInt(name, self._context)
 
     def _atom(self, atom: Formula) -> Formula:
         found = self._atoms.get(atom)
@@ -199,7 +220,7 @@ class Solver:
         return found
 
     def _computed(self, atom: Computed) -> Formula:
-        found = self._atoms[atom] = self._z3.FreshInt("computed")
+        found = self._atoms[atom] = self._fresh("computed")
         if atom.room[0] is not None:
             self._solver.add(found >= atom.room[0])
         return found
@@ -207,7 +228,7 @@ class Solver:
     def _function(self, function: str, left: Formula, right: Formula) -> Formula:
         z3 = self._z3
         if function in ("<<", ">>"):
-            power = self._raised(z3.IntVal(2), right)
+            power = self._raised(self._whole(2), right)
             return left * power if function == "<<" else self._divided(left, power)[0]
         if function == "&":  # the lowest bits: the right one is a power of 2, less 1
             return left % (right + 1)
@@ -233,7 +254,7 @@ class Solver:
         divisor = z3.simplify(right)
         if z3.is_int_value(divisor) and divisor.as_long() > 0:  # z3's own are Python's then
             return left / divisor, left % divisor
-        quotient, rest = z3.FreshInt("quotient"), z3.FreshInt("rest")
+        quotient, rest = self._fresh("quotient"), self._fresh("rest")
         self._solver.add(z3.Implies(right != 0, left == right * quotient + rest))
         self._solver.add(z3.Implies(right > 0, z3.And(rest >= 0, rest < right)))
         self._solver.add(z3.Implies(right < 0, z3.And(rest <= 0, rest > right)))
@@ -243,7 +264,7 @@ class Solver:
         z3 = self._z3
         number = z3.simplify(exponent)
         if z3.is_int_value(number) and 0 <= number.as_long() <= 64:
-            product = z3.IntVal(1)
+            product = self._whole(1)
             for _ in range(number.as_long()):
                 product = product * base
             return product

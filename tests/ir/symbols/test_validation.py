@@ -1,6 +1,7 @@
 """Guards imply every fact that a trace used, or the earliest that they do not imply is named."""
 
 import itertools
+import threading
 import time
 
 import pytest
@@ -203,6 +204,28 @@ def test_z3_counts_steps_for_a_question():
     assert asked.refutes(hard, time.thread_time() + 0.5) is None
     assert 0.9e6 < limits["rlimit"] <= 1e6
     assert limits["timeout"] > 4000
+
+
+@needs_z3
+@pytest.mark.rules("DYN-11")
+def test_threads_prove_at_a_time():
+    """z3 crashes where two threads use one context."""
+
+    def prove(count):
+        for n in range(3, 3 + count):
+            table, a, b = table_with(n, n + 2)
+            guards = [guard(a, ">=", 2), guard(b, "==", a * a // n + 1)]
+            claims = [Claim(">=", b, 1, True), Claim("<", a % n, n, True), Claim("==", b, a, True)]
+            asked, later = solver.Solver(Premises(table, guards)), time.thread_time() + 5
+            found.append([asked.refutes(each, later) is False for each in claims])
+
+    found = []
+    threads = [threading.Thread(target=prove, args=(15,)) for _ in range(6)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert found == [[True, True, False]] * 90
 
 
 @pytest.mark.rules("DYN-11")
