@@ -66,9 +66,10 @@ class SizedVersions(Generic[VersionT]):
     def at(self, sizes: Mapping[str, int]) -> Run:
         """Returns the run for these sizes of the symbols; makes the version, if there is none."""
         version = self.version(sizes)
-        if version is None:
-            return self.compile_one(SizesAt(sizes).graph(self.graph))
-        return version.at(sizes)
+        if version is not None:
+            with suppress(OverflowError):  # a number that no table of sizes holds
+                return version.at(sizes)
+        return self.compile_one(SizesAt(sizes).graph(self.graph))
 
     def version(self, sizes: Mapping[str, int]) -> VersionT | None:
         """Returns the version for these sizes; None if there is none."""

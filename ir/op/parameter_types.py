@@ -23,9 +23,11 @@ from aotlite.ir.op.host_function import HostFunction
 from aotlite.ir.symbols.calls import Call, Computed
 from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
+from aotlite.ir.symbols.polynomial import Atom
 from aotlite.ir.symbols.symint import SymInt
+from aotlite.ir.symbols.user_code import symbols_of_atom
 
-__all__ = ["PARAMETER_TYPES", "UNFIT", "Number", "ParameterType"]
+__all__ = ["PARAMETER_TYPES", "UNFIT", "Number", "ParameterType", "fitted"]
 
 
 # ------------------------------------------------------------------------------------ conversion
@@ -63,7 +65,8 @@ def _to_number(value: object) -> object:
     if type(value) is int:
         return value if LEAST <= value <= MOST else UNFIT
     if type(value) is SymInt:
-        return _short(value)
+        found = fitted(value)
+        return found if type(found) is SymInt else _to_number(found)
     value = _number_of(_unwrapped(value))
     if isinstance(value, bool):
         return value
@@ -74,29 +77,45 @@ def _to_number(value: object) -> object:
     return complex(value) if isinstance(value, complex) else UNFIT
 
 
-def _short(value: SymInt) -> object:
-    """A symbolic number, as far as it is known or assumed to be an int64; else its value.
-
-    What is made of sizes without bounds counts as one: no memory has more elements.
-    """
-    if not _is_bounded(value):
-        return value
-    return value if -LEAST > value >= LEAST else _to_number(value.plain())
+def fitted(value: SymInt) -> SymInt | int:
+    """A symbolic number, as far as it is known or assumed to be an int64; else its value."""
+    fits = _most(value) <= MOST_SIZE or -LEAST > value >= LEAST
+    return value if fits else value.plain()
 
 
-def _is_bounded(value: object) -> bool:
-    """Whether some symbol in a number has both bounds, as ints among arguments do, or an int made
-    of floats may be too large."""
-    atoms = [atom for monomial in value.terms for atom in monomial] if type(value) is SymInt else []
-    for atom in atoms:
-        if isinstance(atom, Computed):
-            return atom.limit >= MOST_SIZE
-        if isinstance(atom, Call):
-            if _is_bounded(atom.left) or _is_bounded(atom.right):
-                return True
-        elif atom.lower is not None and atom.upper is not None:
-            return True
-    return False
+_IN_MEMORY: Final = 1 << 47
+"""No memory has more elements: a product of different sizes is counted as one tensor's elements,
+and a size of its own as no more."""
+
+
+_UNKNOWN: Final = MOST_SIZE + 1
+
+
+def _most(value: object) -> int:
+    """What the absolute value does not exceed for sizes of tensors in memory; `_UNKNOWN` for what
+    must be asked."""
+    if type(value) is not SymInt:
+        return min(abs(value), _UNKNOWN) if isinstance(value, int) else _UNKNOWN
+    total = 0
+    for monomial, factor in value.terms.items():
+        most, seen = abs(factor), set[str]()
+        for atom in monomial:
+            bound, names = _most_of_atom(atom), symbols_of_atom(atom)
+            if seen and bound >= _IN_MEMORY and seen.isdisjoint(names):
+                bound = -(-bound // _IN_MEMORY)
+            most, seen = most * bound, seen | names
+        total += most
+    return min(total, _UNKNOWN)
+
+
+def _most_of_atom(atom: Atom) -> int:
+    if isinstance(atom, Computed):
+        return min(int(atom.limit), _UNKNOWN)
+    if isinstance(atom, Call):
+        return _UNKNOWN if atom.function == "**" else max(_most(atom.left), _most(atom.right))
+    if atom.lower is None or atom.upper is None:
+        return MOST_SIZE if atom.lower is None else _IN_MEMORY
+    return max(abs(atom.lower), abs(atom.upper))
 
 
 def _unwrapped(value: object) -> object:

@@ -56,7 +56,13 @@ def expression_of(op: PureOp, result: DType, args: Sequence[Any], tensors: Seque
         else _number(op, i, a, narrow, wide)
         for i, a in enumerate(args)
     ]
-    value = op.scalar(*operands)
+    try:
+        value = op.scalar(*operands)
+    except TypeError as error:
+        if {SymInt, SizeFloat, Scalar}.isdisjoint(map(type, args)):
+            raise
+        what = f"{op.name}: its formula looks at a number that is not known, of {args}"
+        raise ArithmeticError(f"{what}, expected a number") from error
     if type(value) is Scalar:
         return cast(value, result)
     if not isinstance(value, Number):

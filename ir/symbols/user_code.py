@@ -26,6 +26,8 @@ __all__ = [
     "asks_for",
     "held_symbol",
     "is_user_asking",
+    "symbols_in",
+    "symbols_of_atom",
 ]
 
 Run = TypeVar("Run", bound=Callable[..., object])
@@ -219,13 +221,14 @@ def symbols_in(value: Any) -> set[str]:
     terms = getattr(value, "terms", None)
     if terms is not None:
         atoms = [atom for monomial in terms for atom in monomial]
-        return set().union(*[_of_atom(atom) for atom in atoms])
+        return set().union(*[symbols_of_atom(atom) for atom in atoms])
     if hasattr(value, "operands"):
         return symbols_in(value.operands)
     return symbols_in((value.left, value.right)) if hasattr(value, "relation") else set()
 
 
-def _of_atom(atom: Any) -> set[str]:
+def symbols_of_atom(atom: Any) -> set[str]:
+    """The names of the symbols in an atom of a polynomial."""
     if hasattr(atom, "operands"):
         return symbols_in(atom.operands)
     return {atom.name} if hasattr(atom, "hint") else symbols_in((atom.left, atom.right))

@@ -24,6 +24,7 @@ from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.op.parameter_types import fitted
 from aotlite.ir.ops.creation.like import ones_like, zeros_like
 from aotlite.ir.symbols.symint import SymInt
 
@@ -63,6 +64,8 @@ def tensor(
     dtype = None if dtype is None else dtype_of("tensor", dtype)
     place = device_of("tensor", device)
     data = _not_stood_in(data)
+    if type(data) is SymInt and dtype in (None, dtypes.int64):
+        data = fitted(data)
     if type(data) is SymInt and dtype in (None, dtypes.int64):
         return full((), data, dtype=dtypes.int64, device=place, requires_grad=requires_grad)
     if isinstance(data, Tensor):

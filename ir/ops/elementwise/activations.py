@@ -19,7 +19,6 @@ from aotlite.ir.ops.declare import pointwise, pointwise_rule, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused
 from aotlite.ir.ops.precision import number_in
 from aotlite.ir.scalar import Element
-from aotlite.ir.scalar.expression import Scalar
 
 _REAL_FLOATS: Refused = BOOL | INTEGER | COMPLEX | FLOAT8
 _REAL_NUMBERS: Refused = BOOL | COMPLEX | STORED
@@ -291,8 +290,8 @@ def _softshrink_kernel(xp: Namespace, a: Array, lambd: float) -> Array:
     return xp.where(a > lambd, a - lambd, xp.where(a < -lambd, a + lambd, a * 0))
 
 
-def _softshrink_scalar(a: Element, lambd: Any) -> Element:
-    if type(lambd) is Scalar or not lambd >= 0:  # which the kernel refuses
+def _softshrink_scalar(a: Element, lambd: float) -> Element:
+    if not lambd >= 0:  # which the kernel refuses
         raise ArithmeticError(f"lambd is {lambd}, expected at least 0")
     inner = s.where(s.lt(a, -lambd), a + lambd, a * 0.0)
     return s.where(s.gt(a, lambd), a - lambd, inner)
