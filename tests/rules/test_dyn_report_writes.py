@@ -163,6 +163,9 @@ WRITES: dict[str, Callable[[object], object]] = {
     "deque": lambda v: STATE.recent.appendleft(v),
     "defaultdict": lambda v: STATE.default[v],
     "array": lambda v: put_item(STATE.numbers, int(bool(v)), 1.0),
+    "item of a tuple": lambda v: put_item(STATE.table, (v, 1), v),
+    "items by a tuple": lambda v: put_tuple(STATE.table, v),
+    "deleted": lambda v: deleted(v),
     "numpy.put": lambda v: np.put(STATE.numbers, [int(bool(v))], 1.0),
     "print": lambda v: print(v, file=STATE),
     "partial of print": lambda v: PRINT(v),
@@ -202,6 +205,17 @@ WRITES: dict[str, Callable[[object], object]] = {
     "subclass": lambda v: registered() if v else None,
     "seed": lambda v: al.manual_seed(int(bool(v))),
 }
+
+
+def put_tuple(table: Any, value: object) -> None:
+    table[value, 1] = value
+
+
+def deleted(value: object) -> None:
+    STATE.table[value, 1] = value
+    del STATE.table[value, 1]
+    STATE.shared = value
+    del STATE.shared
 
 
 def setattr_by_code(value: object) -> None:
@@ -338,7 +352,7 @@ def test_a_pass_that_writes_does_not_run_again() -> None:
 
 # --------------------------------------------------------------------------- what only computes
 SCALES = [2.0, 3.0]
-CONFIG = {"eps": 1e-5}
+CONFIG: dict[str, Any] = {"eps": 1e-5, "powers": [1, 2]}
 RATES = np.arange(3)
 
 
@@ -428,6 +442,14 @@ def lists(x: Any) -> Any:
 
 def writes_tensors(x: Any) -> Any:
     x = x * 1
+    for power in CONFIG["powers"]:
+        x = x**power
+    x[1:, 0] = 0
+    return x
+
+
+def writes_parts(x: Any) -> Any:
+    x = x * 1
     x[1:] = 0
     x[0] += 1
     x += 2
@@ -500,7 +522,17 @@ def wrapped(x: Any) -> Any:
     return functools.partial(al.add, x)(1)
 
 
-PURE = [lists, writes_tensors, configured, generated, nested, in_blocks, sorted_pairs, custom]
+PURE = [
+    lists,
+    writes_tensors,
+    writes_parts,
+    configured,
+    generated,
+    nested,
+    in_blocks,
+    sorted_pairs,
+    custom,
+]
 PURE += [wrapped, Block(), al.nn.Sequential(al.nn.Linear(4, 4), al.nn.ReLU(), al.nn.Dropout(0.5))]
 
 

@@ -27,6 +27,8 @@ _INNER = ("<listcomp>", "<dictcomp>", "<setcomp>")
 _ITEMS = frozenset(("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"))
 _CONTAINER_BELOW: Mapping[str, int] = {"STORE_SUBSCR": 1, "DELETE_SUBSCR": 1, "STORE_SLICE": 2}
 """How many values lie above the container."""
+BY_TUPLE = "STORE_SUBSCR of a tuple"
+"""An item such as x[:, 0] is set: of no list."""
 _SETTING = frozenset(("__setattr__", "__delattr__"))
 _TELLING = frozenset(
     "__dict__ __setitem__ __delitem__ __set__ __delete__ __iadd__ __ior__ __iand__ __isub__ "
@@ -139,7 +141,8 @@ class _Reader:
             what = "makes a class, which its bases know"
         elif name in _ITEMS:
             if _owner(steps, place, _CONTAINER_BELOW[name]) not in new:
-                self.words.setdefault(name, step.at)
+                word = BY_TUPLE if name != "STORE_SLICE" and _is_tuple(steps, place) else name
+                self.words.setdefault(word, step.at)
         elif name in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
             what = self._attribute(steps, place, step, new, own)
         elif name == "BINARY_OP" and _is_in_place(step):
@@ -247,6 +250,14 @@ def _starts_with(steps: Sequence[CodeStep], place: int, name: str) -> bool:
     first = _first(steps, place)
     near = [] if first is None else steps[max(first - 1, 0) : first + 2]
     return any(step.value == name for step in near)
+
+
+def _is_tuple(steps: Sequence[CodeStep], place: int) -> bool:
+    """Whether the value on top of the stack is a tuple, before a step."""
+    if not place or steps[place].is_target:
+        return False
+    before = steps[place - 1]
+    return before.name == "BUILD_TUPLE" or type(before.value) is tuple
 
 
 def _is_in_place(step: CodeStep) -> bool:

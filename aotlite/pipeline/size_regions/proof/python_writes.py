@@ -28,7 +28,12 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.provenance.location import Location, place_of
 from aotlite.pipeline.size_regions.exact_types import _loaded
-from aotlite.pipeline.size_regions.proof.bytecode_writes import FIRST_CALLS, MAKERS, WrittenCode
+from aotlite.pipeline.size_regions.proof.bytecode_writes import (
+    BY_TUPLE,
+    FIRST_CALLS,
+    MAKERS,
+    WrittenCode,
+)
 from aotlite.stages.records.guards.access_paths import NOTHING, attributes_of
 from aotlite.stages.s1_capture.environment.access_search import is_users
 from aotlite.stages.s1_capture.hooks.reachable import changes_of
@@ -122,6 +127,7 @@ class _Search:
                 self._take_named(owner)
         for thing, name in self._containers:
             kinds = changes_of(thing) + (_OF_ARRAYS if isinstance(thing, np.ndarray) else ())
+            kinds += (BY_TUPLE,) if isinstance(thing, (dict, np.ndarray)) else ()
             for word in kinds:
                 if word in self._words and (self._is_dynamic or name in self._handed):
                     self._say(f"may change {_article(thing)} from outside", self._words[word])
