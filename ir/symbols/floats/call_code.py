@@ -71,8 +71,9 @@ def own_code(code: CodeType) -> CodeType:
 
 def _change(code: CodeType, text: bytearray, consts: list[Any], others: dict[str, Any]) -> None:
     """Writes the loads of what is called into the code's text and constants."""
-    steps = list(dis.get_instructions(code))
-    for step, after in pairwise(steps):
+    start = 0  # of an instruction, with what extends its argument
+    for step, after in pairwise(dis.get_instructions(code)):
+        begin, start = start, start if step.opcode == _MORE else after.offset
         other = others.get(step.argval) if step.opcode == _GLOBAL else None
         if other is None or not (step.arg or 0) & 1:
             continue
@@ -83,7 +84,7 @@ def _change(code: CodeType, text: bytearray, consts: list[Any], others: dict[str
         if place > 255:
             loads.insert(0, (_MORE, place >> 8))
         loads.insert(0 if _NULL_FIRST else len(loads), (_NULL, 0))
-        room = (after.offset - step.offset) // 2
+        room = (after.offset - begin) // 2
         if place < 1 << 16 and len(loads) <= room:
             loads += [(_NOTHING, 0)] * (room - len(loads))
-            text[step.offset : after.offset] = bytes(x for load in loads for x in load)
+            text[begin : after.offset] = bytes(x for load in loads for x in load)
