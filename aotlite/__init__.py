@@ -159,6 +159,7 @@ if TYPE_CHECKING:
     from aotlite.ir.errors import BackendError as BackendError
     from aotlite.ir.errors import DeviceError as DeviceError
     from aotlite.ir.errors import DTypeError as DTypeError
+    from aotlite.ir.errors import ExportError as ExportError
     from aotlite.ir.errors import FormatError as FormatError
     from aotlite.ir.errors import GraphError as GraphError
     from aotlite.ir.errors import GuardError as GuardError
@@ -225,8 +226,8 @@ _LAZY: dict[str, str] = {
         """,
         "aotlite.ir.errors": """
             AbsentError AliasError AotliteError ArgumentError AutogradError BackendError DTypeError
-            DeviceError
-            FormatError GraphError GuardError IndexOutOfRangeError LinAlgError MissingExtraError
+            DeviceError ExportError FormatError
+            GraphError GuardError IndexOutOfRangeError LinAlgError MissingExtraError
             OutOfMemoryError ProtocolError RngError ShapeError SubclassError TangentError TokenError
             UnsupportedError
         """,

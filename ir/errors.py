@@ -151,6 +151,10 @@ class FormatError(AotliteError, ValueError):
     """A file or a text is not in the format that its reader expects."""
 
 
+class ExportError(AotliteError, RuntimeError):
+    """A program cannot be exported under the convention that was asked for."""
+
+
 class MissingExtraError(AotliteError, ImportError):
     """An optional dependency is absent; the message says what to install."""
 

@@ -36,12 +36,12 @@ class TrackedObject:
         return self
 
     def __setattr__(self, name: str, value: object) -> None:
-        _check_writable(self, name)
         mine = _MODE.substitutes
-        if mine and (id(self), name) in mine:
+        if mine and (id(self), name) in mine:  # it is dropped with the substitutes
             mine[id(self), name] = value
-        else:
-            object.__setattr__(self, name, value)
+            return
+        _check_writable(self, name)
+        object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
         _check_writable(self, name)
@@ -86,16 +86,17 @@ observing = Blocks(_observe, _observe_no_more).entered
 
 
 @contextmanager
-def substituting(values: Mapping[Place, object]) -> Iterator[None]:
+def substituting(values: Mapping[Place, object]) -> Iterator[Mapping[Place, object]]:
     """A block in which this thread's reads of these attributes return these values.
 
     Captures do not record such reads. A write changes the substitute, which is dropped at the end.
+    Yields the substitutes as they are.
     """
     before = _MODE.substitutes
-    _MODE.substitutes = {**(before or {}), **values}
+    now = _MODE.substitutes = {**(before or {}), **values}
     try:
         with observing():
-            yield
+            yield now
     finally:
         _MODE.substitutes = before
 

@@ -1,0 +1,164 @@
+"""A Module as a function of its state, which is captured for an export.
+
+    lifted([weight, bias, count], (x,), {})  ->  [[new count], [result, ...], [gradient, ...]]
+
+Parameters and buffers are arguments in front of the user's. A buffer that `forward` assigns is
+returned like one that it writes. For a joint export the gradients of the loss are computed inside.
+Rules: EXP-1, EXP-12, EXP-17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.autograd import grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.tracked_objects import Place, own_attributes, substituting
+from aotlite.ir.errors import ExportError, noted
+from aotlite.nn.module import Module, state_places
+from aotlite.nn.parameter import Buffer, Parameter
+from aotlite.pipeline.arguments import flattened
+
+TENSOR = object()
+"""Stands for a result that is a tensor."""
+
+
+@attrs.frozen(eq=False)
+class LiftedState:
+    """The parameters and buffers of a Module, each tensor once, parameters first."""
+
+    names: tuple[str, ...]
+    tensors: tuple[Tensor, ...]
+    places: tuple[tuple[Place, ...], ...]
+    """For each tensor the attributes that hold it."""
+    tied: Mapping[str, str]
+
+    @classmethod
+    def of(cls, module: Module) -> LiftedState:
+        """The state of a Module, in the order in which it names it."""
+        found: dict[int, list[Any]] = {}
+        held = {each: own_attributes(each.owner)[each.name] for each in state_places(module)}
+        for kind in (Parameter, Buffer):
+            for each, tensor in held.items():
+                if isinstance(tensor, kind):
+                    found.setdefault(id(tensor), [tensor]).append(each)
+        names = [each[1].path for each in found.values()]
+        tied = {more.path: each[1].path for each in found.values() for more in each[2:]}
+        places = [tuple([(id(p.owner), p.name) for p in each[1:]]) for each in found.values()]
+        return cls(tuple(names), tuple([e[0] for e in found.values()]), tuple(places), tied)
+
+    @property
+    def parameters(self) -> int:
+        """How many of the tensors are parameters."""
+        return sum(isinstance(each, Parameter) for each in self.tensors)
+
+
+@attrs.define(eq=False)
+class LiftedFunction:
+    """The function that is captured; what it has seen of one call stays in its fields."""
+
+    module: Module
+    state: LiftedState
+    loss: int | None
+    """The index of the loss among the results; None for an export without gradients."""
+    out_spec: Any = None
+    assigned: tuple[int, ...] = ()
+    """The numbers of the buffers that were assigned."""
+    reached: tuple[bool, ...] = ()
+    """For each tensor that requires grad whether the loss reaches it."""
+    constants: tuple[Any, ...] = ()
+    """Of each result that is no tensor its value; `TENSOR` for the others."""
+
+    def __call__(self, state: Sequence[Tensor], args: Any, kwargs: Any) -> Any:
+        values = {
+            place: tensor
+            for tensor, places in zip(state, self.state.places, strict=True)
+            for place in places
+        }
+        with substituting(values) as now:
+            result = self.module(*args, **kwargs)
+            new = self._assigned(state, now)
+        flat = self._results(result)
+        inputs = [*state, *leaves_of((args, kwargs))]
+        gradients = [] if self.loss is None else self._gradients(flat, inputs)
+        kept = [each for each in flat if isinstance(each, Tensor)]
+        return [[_own(each) for each in results] for results in (new, kept, gradients)]
+
+    def _assigned(self, state: Sequence[Tensor], now: Mapping[Place, object]) -> list[Any]:
+        """The new values of the buffers that were assigned, in the order of the buffers (EXP-13)."""
+        found = {}
+        for number, (tensor, places) in enumerate(zip(state, self.state.places, strict=True)):
+            values = [now[place] for place in places if now[place] is not tensor]
+            if values:
+                name = self.state.names[number]
+                if isinstance(self.state.tensors[number], Parameter):
+                    raise ExportError(
+                        f"export: forward assigns parameter {name!r}, expected one that it reads"
+                    )
+                found[number] = values[-1]
+        self.assigned = tuple(found)
+        return list(found.values())
+
+    def _results(self, result: Any) -> list[Any]:
+        if not isinstance(result, (tuple, list)):
+            raise noted(
+                ExportError(
+                    f"export: the Module returns a {type(result).__name__}, expected a tuple or a "
+                    "list of results"
+                ),
+                "Return (result,). (EXP-4)",
+            )
+        flat, self.out_spec = flattened(result, "the results")
+        self.constants = tuple([TENSOR if isinstance(x, Tensor) else x for x in flat])
+        return flat
+
+    def _gradients(self, flat: list[Any], inputs: list[Any]) -> list[Tensor]:
+        assert self.loss is not None
+        loss = _checked_loss(flat, self.loss)
+        wanted = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+        found = grad([loss], wanted, allow_unused=True)
+        self.reached = tuple([each is not None for each in found])
+        return [each for each in found if each is not None]
+
+
+def leaves_of(tree: Any) -> list[Any]:
+    """The leaves of nested containers, None among them."""
+    return flattened(tree, "the arguments")[0]
+
+
+def _own(result: Tensor) -> Tensor:
+    """A copy, so that each result is an output of its own, and no view that the runtime makes."""
+    copied: Tensor = result.detach().clone()
+    return copied
+
+
+def _checked_loss(flat: list[Any], index: int) -> Tensor:
+    """The loss; every other result must need no gradient (EXP-4)."""
+    if not -len(flat) <= index < len(flat) or not isinstance(flat[index], Tensor):
+        raise ExportError(
+            f"export: output_loss_index is {index}, expected the index of a tensor among "
+            f"{len(flat)} results"
+        )
+    loss: Tensor = flat[index]
+    if not loss.requires_grad:
+        raise ExportError(
+            f"export: result {index}, the loss, needs no gradient, expected one that depends on a "
+            "parameter or input that requires grad"
+        )
+    if loss.numel() != 1 or loss.ndim:
+        raise ExportError(
+            f"export: result {index}, the loss, has shape {loss.shape}, expected one number: ()"
+        )
+    for number, each in enumerate(flat):
+        if isinstance(each, Tensor) and each.requires_grad and each is not loss:
+            raise noted(
+                ExportError(
+                    f"export: result {number}, of shape {each.shape}, requires grad besides the "
+                    "loss, expected one that is detached"
+                ),
+                "Return result.detach(): only the loss has gradients in the graph. (EXP-4)",
+            )
+    return loss

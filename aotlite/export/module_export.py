@@ -1,0 +1,283 @@
+"""`aot_export_module`: the graph of a Module, functional and without its state (EXP-1 to EXP-13).
+
+The stages are those of `compile`: stages 1 to 8 run on the lifted function, and what stage 8 has
+cut is the exported graph, since a step that computes its gradients itself has no backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import optree
+
+from aotlite.api import CompiledFunction
+from aotlite.eager.base.modes import enable_grad, no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import is_wrapper
+from aotlite.export.lifted_function import TENSOR, LiftedFunction, LiftedState, leaves_of
+from aotlite.export.signature import BackwardSignature, GraphSignature
+from aotlite.ir.errors import ArgumentError, ExportError, noted
+from aotlite.ir.graph import Graph, Node, name_from
+from aotlite.ir.graph.graph import output_node
+from aotlite.ir.graph.role import (
+    RNG_INPUTS,
+    RNG_OUTPUTS,
+    Gradient,
+    Hidden,
+    MutatedInput,
+    Output,
+    Primal,
+    SyntheticBase,
+    Token,
+)
+from aotlite.nn.module import Module
+from aotlite.pipeline import CompiledEntry
+from aotlite.pipeline.options import make_options
+from aotlite.stages.s7_simplify.common_subexpressions import eliminate_dead_code
+
+
+def aot_export_module(
+    mod: Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    trace_joint: bool = False,
+    output_loss_index: int | None = None,
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    dynamic_shapes: Any = None,
+) -> tuple[Graph, GraphSignature]:
+    """The functional graph of `mod(*args, **kwargs)` and its signature.
+
+    Inputs are the parameters, the buffers, and the user's tensors; outputs are the new values of
+    written or assigned inputs, the results, and with `trace_joint` the gradients of the loss,
+    result number `output_loss_index`. Nothing is written: the caller puts new values where the
+    signature says. Without `trace_joint` the export runs under `no_grad`.
+    Raises ExportError for what no such graph can say (EXP-4, EXP-5).
+
+    >>> import aotlite as al
+    >>> class Counting(al.nn.Module):
+    ...     def __init__(self):
+    ...         self.layer, self.calls = al.nn.Linear(2, 1), al.nn.Buffer(al.zeros(()))
+    ...     def forward(self, x):
+    ...         self.calls.add_(1)
+    ...         return (self.layer(x).sum(),)
+    >>> graph, signature = aot_export_module(
+    ...     Counting(), (al.ones(3, 2),), trace_joint=True, output_loss_index=0
+    ... )
+    >>> signature.buffers_to_mutate
+    {'updated_primals_2': 'calls'}
+    >>> signature.backward_signature.gradients_to_parameters
+    {'grad_primals_0': 'layer.weight', 'grad_primals_1': 'layer.bias'}
+    """
+    loss = _loss_index(trace_joint, output_loss_index)
+    if not isinstance(mod, Module):
+        raise ArgumentError(f"export: the module is {mod!r}, expected a Module")
+    arguments = tuple(args), dict(kwargs or {})
+    _check_no_wrappers(leaves_of(arguments))
+    state = LiftedState.of(mod)
+    _check_no_wrappers(list(state.tensors))
+    lifted = LiftedFunction(mod, state, loss)
+    options = make_options(
+        backend="reference",
+        keep_inference_input_mutations=False,
+        decompositions=decompositions,
+        dynamic_shapes=None if dynamic_shapes is None else {"args": dynamic_shapes},
+        dynamic=None if dynamic_shapes is not None else False,
+    )
+    compiled = CompiledFunction(lifted, options)
+    with no_grad() if loss is None else enable_grad():
+        compiled.prepare(list(state.tensors), *arguments)
+    entry = compiled.entries[-1]
+    convention = _Convention(lifted, arguments, entry)
+    convention.check()
+    return convention.graph(), convention.signature()
+
+
+def _loss_index(trace_joint: bool, index: int | None) -> int | None:
+    if trace_joint and index is None:
+        raise noted(
+            ExportError(
+                "export: trace_joint is True and output_loss_index is None, expected the "
+                "index of the loss among the results"
+            ),
+            "Return the loss as one of the results, the others detached. (EXP-4)",
+        )
+    if not trace_joint and index is not None:
+        raise ExportError(
+            f"export: output_loss_index is {index} and trace_joint is False, expected None, or "
+            "trace_joint=True"
+        )
+    return index
+
+
+def _check_no_wrappers(tensors: list[Any]) -> None:
+    for each in tensors:
+        if isinstance(each, Tensor) and is_wrapper(each):
+            raise noted(
+                ExportError(f"export: an input is a {type(each).__name__}, expected plain tensors"),
+                "unwrap_subclass_parameters(module) makes parameters of the parts. (EXP-5)",
+            )
+
+
+@attrs.frozen(eq=False)
+class _Convention:
+    """The convention of one export: which value of the captured graph is what."""
+
+    lifted: LiftedFunction
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    entry: CompiledEntry
+
+    @property
+    def _count(self) -> int:
+        return len(self.lifted.state.tensors)
+
+    def check(self) -> None:
+        """Refuses what the convention cannot say (EXP-5, EXP-6)."""
+        forward, meta = self.entry.partition.forward, self.entry.meta
+        for each in meta.inputs:
+            what = self._name(each.role)
+            if isinstance(each.role, Hidden):
+                raise noted(
+                    ExportError(
+                        f"export: forward reads {each.place}, a tensor that is no argument "
+                        "and no parameter or buffer, expected a Module that holds it"
+                    ),
+                    "Register it as a buffer, or pass it. (EXP-1)",
+                )
+            if each.writes_metadata or each.changes:
+                raise ExportError(
+                    f"export: forward changes the metadata of {what} from {each.meta} to "
+                    f"{each.final_meta}, expected writes of values alone (EXP-5)"
+                )
+            if each.writes_data and each.requires_grad and self.lifted.loss is not None:
+                raise ExportError(
+                    f"export: forward writes {what}, {each.meta}, which requires grad, expected "
+                    "writes of buffers and of inputs without gradients (EXP-5, EXP-6)"
+                )
+        for node in forward.placeholders:
+            if isinstance(node.role, SyntheticBase):
+                raise ExportError(
+                    f"export: inputs share the memory of {node.role}, {node.meta}, and one of them "
+                    "is written, expected inputs apart (EXP-5)"
+                )
+
+    def _name(self, role: Any) -> str:
+        if not isinstance(role, Primal):
+            return str(role)
+        if role.index < self._count:
+            kind = "parameter" if role.index < self.lifted.state.parameters else "buffer"
+            return f"{kind} {self.lifted.state.names[role.index]!r}"
+        return f"user input {role.index - self._count}"
+
+    # --- the graph
+    def graph(self) -> Graph:
+        """The exported graph: that of the capture, with roles for what its results are."""
+        forward = self.entry.partition.forward
+        roles = self._roles()
+        pairs = zip(forward.output_roles, forward.outputs, strict=True)
+        outputs = {roles.get(role, role): _without_copy(value) for role, value in pairs}
+        constants = {
+            Output(k): each for k, each in enumerate(self.lifted.constants) if each is not TENSOR
+        }
+        ordered = sorted({**outputs, **constants}.items(), key=_order)
+        made = output_node([value for _, value in ordered], [role for role, _ in ordered])
+        name = name_from(type(self.lifted.module).__name__)
+        return eliminate_dead_code(attrs.evolve(forward, name=name, nodes=(*forward.nodes[:-1], made)))
+
+    def _roles(self) -> dict[Any, Any]:
+        """The role of each result of the lifted function, which returns three kinds of them."""
+        tensors = [k for k, each in enumerate(self.lifted.constants) if each is TENSOR]
+        meant: list[Any] = [MutatedInput(Primal(number)) for number in self.lifted.assigned]
+        meant += [Output(k) for k in tensors]
+        meant += [Gradient(Primal(index)) for index in self._differentiable()]
+        return {Output(k): role for k, role in enumerate(meant)}
+
+    def _differentiable(self) -> list[int]:
+        """The flat inputs of which the graph has gradients."""
+        inputs = [*self.lifted.state.tensors, *self._userleaves_of()]
+        wanted = [k for k, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
+        reached = self.lifted.reached
+        return [k for k, yes in zip(wanted, reached, strict=True) if yes] if reached else []
+
+    def _user_leaves(self) -> list[Any]:
+        return leaves_of(self.arguments)
+
+    # --- the signature
+    def signature(self) -> GraphSignature:
+        """The names of the graph's inputs and outputs, and what they are (EXP-8)."""
+        graph, state, count = self.graph(), self.lifted.state, self._count
+        inputs = [node.role for node in graph.placeholders]
+        given = {role: name for role in inputs if (name := self._lifted_name(role)) is not None}
+        users = [role for role in inputs if isinstance(role, Primal) and role.index >= count]
+        new = [role for role in graph.output_roles if isinstance(role, MutatedInput)]
+        targets = {str(role): self._target(role.of) for role in new}
+        parameters = set(state.names[: state.parameters])
+        buffers = set(state.names[state.parameters :])
+        return GraphSignature(
+            parameters=_with_tied(state.names[: state.parameters], state.tied),
+            buffers=_with_tied(state.names[state.parameters :], state.tied),
+            user_inputs=tuple(map(str, users)),
+            user_outputs=tuple(
+                [
+                    str(Output(k)) if each is TENSOR else None
+                    for k, each in enumerate(self.lifted.constants)
+                ]
+            ),
+            inputs_to_parameters={str(r): n for r, n in given.items() if n in parameters},
+            inputs_to_buffers={str(r): n for r, n in given.items() if n in buffers},
+            buffers_to_mutate={k: n for k, n in targets.items() if n in buffers},
+            parameters_to_mutate={k: n for k, n in targets.items() if n in parameters},
+            user_inputs_to_mutate={str(r): str(r.of) for r in new if r.of.index >= count},  # type: ignore[union-attr]
+            in_spec=optree.tree_structure(self.arguments, none_is_leaf=True),  # type: ignore[arg-type]
+            out_spec=self.lifted.out_spec,
+            backward_signature=self._backward(graph),
+            input_tokens=tuple([str(role) for role in inputs if isinstance(role, Token)]),
+            output_tokens=tuple([str(r) for r in graph.output_roles if isinstance(r, Token)]),
+            random_inputs=tuple([str(role) for role in inputs if isinstance(role, RNG_INPUTS)]),
+            random_outputs=tuple(
+                [str(r) for r in graph.output_roles if isinstance(r, RNG_OUTPUTS)]
+            ),
+            tied=dict(state.tied),
+        )
+
+    def _lifted_name(self, role: Any) -> str | None:
+        """The qualified name of a parameter or buffer."""
+        is_state = isinstance(role, Primal) and role.index < self._count
+        return self.lifted.state.names[role.index] if is_state else None
+
+    def _target(self, role: Any) -> str:
+        return self._lifted_name(role) or str(role)
+
+    def _backward(self, graph: Graph) -> BackwardSignature | None:
+        if self.lifted.loss is None:
+            return None
+        made = [role for role in graph.output_roles if isinstance(role, Gradient)]
+        loss = self.lifted.loss % len(self.lifted.constants)
+        return BackwardSignature(
+            {str(r): n for r in made if (n := self._lifted_name(r.of)) is not None},
+            {str(r): str(r.of) for r in made if self._lifted_name(r.of) is None},
+            str(Output(loss)),
+        )
+
+
+def _with_tied(names: Sequence[str], tied: Mapping[str, str]) -> tuple[str, ...]:
+    return (*names, *[more for more, name in tied.items() if name in names])
+
+
+def _without_copy(value: Any) -> Any:
+    """The value that a result is a copy of: in a pure graph it may be an output itself."""
+    is_copy = isinstance(value, Node) and value.op == "call" and value.target.name == "clone"
+    return value.args[0] if is_copy else value
+
+
+_KINDS = (Token, MutatedInput, Output, Gradient, *RNG_OUTPUTS)
+
+
+def _order(output: tuple[Any, Any]) -> tuple[int, int]:
+    """Tokens, updated inputs, results, gradients, and the generator's state (EXP-2)."""
+    role = output[0]
+    kind = next(k for k, each in enumerate(_KINDS) if isinstance(role, each))
+    place = role.of if isinstance(role, (MutatedInput, Gradient)) else role
+    return kind, getattr(place, "index", 0)
