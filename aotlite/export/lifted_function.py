@@ -88,7 +88,7 @@ class LiftedFunction:
         return [[_own(each) for each in results] for results in (new, kept, gradients)]
 
     def _assigned(self, state: Sequence[Tensor], now: Mapping[Place, object]) -> list[Any]:
-        """The new values of the buffers that were assigned, in the order of the buffers (EXP-13)."""
+        """The new values of the buffers that were assigned, in their own order (EXP-13)."""
         found = {}
         for number, (tensor, places) in enumerate(zip(state, self.state.places, strict=True)):
             values = [now[place] for place in places if now[place] is not tensor]

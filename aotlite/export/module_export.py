@@ -184,7 +184,8 @@ class _Convention:
         ordered = sorted({**outputs, **constants}.items(), key=_order)
         made = output_node([value for _, value in ordered], [role for role, _ in ordered])
         name = name_from(type(self.lifted.module).__name__)
-        return eliminate_dead_code(attrs.evolve(forward, name=name, nodes=(*forward.nodes[:-1], made)))
+        nodes = (*forward.nodes[:-1], made)
+        return eliminate_dead_code(attrs.evolve(forward, name=name, nodes=nodes))
 
     def _roles(self) -> dict[Any, Any]:
         """The role of each result of the lifted function, which returns three kinds of them."""
@@ -196,7 +197,7 @@ class _Convention:
 
     def _differentiable(self) -> list[int]:
         """The flat inputs of which the graph has gradients."""
-        inputs = [*self.lifted.state.tensors, *self._userleaves_of()]
+        inputs = [*self.lifted.state.tensors, *self._user_leaves()]
         wanted = [k for k, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
         reached = self.lifted.reached
         return [k for k, yes in zip(wanted, reached, strict=True) if yes] if reached else []

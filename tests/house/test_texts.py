@@ -46,10 +46,10 @@ def test_text_of_what_is_there_is_accepted():
 
 
 def test_list_of_what_is_missing_names_nothing_of_the_glossary():
-    said = "Not " + "built yet: export, wrapper subclasses, and synthetic bases."
+    said = "Not " + "built yet: quantum tensors, wrapper subclasses, and synthetic bases."
     found = list(pending.lists_what_is_built(pending.LIST, said))
     assert ["wrapper subclasses", "synthetic bases"] == [
         item
-        for item in ("export", "wrapper subclasses", "synthetic bases")
+        for item in ("quantum tensors", "wrapper subclasses", "synthetic bases")
         if item in " ".join(found)
     ]

@@ -131,12 +131,15 @@ class Shown(Watched):
         STATE.items.append("shown")
         return "Shown()"
 
-    __call__ = __len__ = __iter__ = __getattr__ = __eq__ = __add__ = __hash__ = lambda self, *_: (
-        STATE.items.append("called") or 1
-    )
+    def _called(self, *_: Any) -> Any:
+        STATE.items.append("called")
+        return 1
+
+    __call__ = __len__ = __iter__ = __getattr__ = __eq__ = __add__ = __hash__ = _called
 
     def __bool__(self) -> bool:
-        return STATE.items.append("asked") is None
+        STATE.items.append("asked")
+        return True
 
 
 class Registered:
@@ -199,7 +202,7 @@ WRITES: dict[str, Callable[[object], object]] = {
     "called": lambda v: SHOWN() if v else None,
     "added": lambda v: SHOWN + 1 if v else None,
     "asked": lambda v: SHOWN == 1 if v else None,
-    "got": lambda v: SHOWN.absent if v else None,
+    "got": lambda v: SHOWN.absent if v else None,  # type: ignore[attr-defined]
     "hashed": lambda v: {SHOWN: 1} if v else None,
     "truth": lambda v: 1 if v and SHOWN else None,
     "subclass": lambda v: registered() if v else None,

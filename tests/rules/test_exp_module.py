@@ -201,7 +201,7 @@ def test_assigned_buffers_are_in_the_order_of_the_buffers() -> None:
     assert module.calls is before and before.item() == 0
 
 
-@pytest.mark.rules("EXP-7")
+@pytest.mark.rules("EXP-7", "EXP-17")
 def test_tied_parameter_is_one_input_with_one_gradient() -> None:
     module = Step(lambda self, x: ((self.first(x) + F.linear(x, self.tied)).sum(),))
     module.tied = module.first.weight
