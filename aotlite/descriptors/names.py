@@ -52,7 +52,7 @@ class Names:
         self, function: Callable[..., Any], call: FlatArguments, entry: CompiledEntry
     ) -> None:
         self.function, self.call, self.entry = function, call, entry
-        self.parameters = _parameters_of(function)
+        self.parameters = parameter_names(function)
         """The names of the parameters that positional arguments fill, in order."""
         self.owners: dict[int, AccessPath] = {}
         """The ways to the Modules that hold hidden inputs, by the number of the input."""
@@ -225,7 +225,7 @@ _MAKERS: Mapping[type, Callable[[Names, Any], AnyDescriptor]] = {
 }
 
 
-def _parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
+def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """The names of the parameters that positional arguments fill, in order."""
     called = function.forward if isinstance(function, Module) else function
     try:

@@ -3,7 +3,21 @@
 Rules: EXP-1 to EXP-19. Spec: `specs/export.md`.
 """
 
+from aotlite.export.joint_export import (
+    JointWithDescriptors,
+    aot_compile_joint_with_descriptors,
+    aot_export_joint_simple,
+    aot_export_joint_with_descriptors,
+)
 from aotlite.export.module_export import aot_export_module
 from aotlite.export.signature import BackwardSignature, GraphSignature
 
-__all__ = ["BackwardSignature", "GraphSignature", "aot_export_module"]
+__all__ = [
+    "BackwardSignature",
+    "GraphSignature",
+    "JointWithDescriptors",
+    "aot_compile_joint_with_descriptors",
+    "aot_export_joint_simple",
+    "aot_export_joint_with_descriptors",
+    "aot_export_module",
+]

@@ -26,8 +26,9 @@ class BackwardSignature:
 class GraphSignature:
     """What each input and output of an exported graph is.
 
-    Inputs and outputs have the names of their roles, as in the printed graph. The graph's outputs are the updated inputs, the user's results,
-    and the gradients, in this order; behind an effect's token and before the generator's state.
+    Inputs and outputs have the names of their roles, as in the printed graph. The graph's outputs
+    are the updated inputs, the user's results, and the gradients, in this order; behind an effect's
+    token and before the generator's state.
     """
 
     parameters: tuple[str, ...]

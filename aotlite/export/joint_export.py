@@ -1,0 +1,269 @@
+"""Joint graphs of functions and Modules: without a loss inside, with tangents as inputs.
+
+`aot_export_joint_simple` is for bodies of larger programs: it keeps the function's own signature.
+`aot_export_joint_with_descriptors` gives the joint graph of a Module with what each value is, for
+tools that rewrite it; `aot_compile_joint_with_descriptors` compiles what they made of it.
+Rules: EXP-14, EXP-15. Spec: `specs/export.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.api import CompiledFunction
+from aotlite.descriptors import BufferInput, GraphDescriptors, Names, ParamInput
+from aotlite.descriptors.kinds import AnyDescriptor
+from aotlite.descriptors.names import parameter_names
+from aotlite.eager.base.modes import enable_grad, no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.export.lifted_function import LiftedState
+from aotlite.ir.errors import ArgumentError, ExportError, noted
+from aotlite.ir.graph import Graph
+from aotlite.ir.graph.graph import output_node
+from aotlite.ir.graph.role import Gradient, Output, Primal
+from aotlite.nn.module import Module
+from aotlite.nn.swap import functional_call
+from aotlite.pipeline import CompiledEntry
+from aotlite.pipeline.arguments import FlatArguments, call_of
+from aotlite.pipeline.options import Options, make_options
+from aotlite.stages.records.metadata.function_facts import Plain
+
+
+def aot_export_joint_simple(
+    func: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    trace_joint: bool,
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+) -> Graph:
+    """The graph of `func(*args)` with the function's own inputs and outputs.
+
+    With `trace_joint` and an argument that requires grad it is the joint graph: its inputs are the
+    arguments and a tangent for each result that is differentiable, its outputs the results and a
+    slot for each tensor argument: its gradient, or None.
+    Raises ExportError where the function's signature does not say all of it (EXP-15).
+
+    >>> import aotlite as al
+    >>> x, y = al.ones(2, requires_grad=True), al.ones(2)
+    >>> print(aot_export_joint_simple(lambda x, y: (x * y,), (x, y), trace_joint=True).code)
+    def _lambda_(
+        primals_0: "f32[2]",
+        primals_1: "f32[2]",
+        tangents_output_0: "f32[2]",
+    ) -> ("output_0", "grad_primals_0", "grad_primals_1"):
+        mul = ops.mul(primals_0, primals_1)
+        mul_1 = ops.mul(tangents_output_0, primals_1)
+        return (mul, mul_1, None)
+    """
+    if any(isinstance(each, (list, tuple, dict)) for each in args):
+        raise ExportError(
+            "export: an argument is a container, expected a flat list of tensors and numbers. "
+            "(EXP-15)"
+        )
+    how = make_options(
+        backend="reference",
+        dynamic=False,
+        keep_inference_input_mutations=False,
+        decompositions=decompositions,
+    )
+    with enable_grad() if trace_joint else no_grad():
+        entry, joint = _exported(func, tuple(args), {}, how)
+    _check_simple(entry)
+    if not entry.meta.training:
+        return entry.partition.forward
+    return _with_every_slot(joint, [k for k, x in enumerate(args) if isinstance(x, Tensor)])
+
+
+def _exported(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], how: Options
+) -> tuple[CompiledEntry, Graph]:
+    """The entry for these arguments, and the graph behind stage 7."""
+    graphs: list[Graph] = []
+
+    def observe(stage: str, made: Any) -> None:
+        if stage == "7 simplify":
+            graphs.append(made)
+
+    compiled = CompiledFunction(function, attrs.evolve(how, observer=observe))
+    compiled.prepare(*args, **kwargs)
+    return compiled.entries[-1], graphs[-1]
+
+
+def _check_simple(entry: CompiledEntry) -> None:
+    """Refuses what needs a calling convention of its own (EXP-15)."""
+    spec = entry.containers.spec
+    if (
+        spec is None
+        or spec.type not in (tuple, list)
+        or not all(c.is_leaf() for c in spec.children())
+    ):
+        raise ExportError("export: the results are no flat tuple or list, expected one (EXP-15)")
+    for each in entry.meta.inputs:
+        if each.writes or each.changes:
+            raise noted(
+                ExportError(
+                    f"export: the function writes {each.place}, expected one that does not"
+                ),
+                "aot_export_module exports what is written. (EXP-15)",
+            )
+    for number, output in enumerate(entry.meta.outputs):
+        if not isinstance(output, Plain):
+            kind = type(output).__name__
+            raise noted(
+                ExportError(
+                    f"export: result {number} is {_KINDS.get(kind, kind)}, expected a tensor of "
+                    "its own"
+                ),
+                "Return result.clone(). (EXP-15)",
+            )
+
+
+_KINDS = {
+    "IsInput": "an argument itself",
+    "AliasOfInput": "a view of an argument",
+    "AliasOfBase": "a view of an intermediate value",
+    "AliasOfOutput": "a view of another result",
+    "Repeated": "another result itself",
+    "Fixed": "no tensor",
+}
+
+
+def _with_every_slot(joint: Graph, arguments: Sequence[int]) -> Graph:
+    """The joint graph with an output for the gradient of each argument; some are None."""
+    found = dict(zip(joint.output_roles, joint.outputs, strict=True))
+    roles: list[Any] = [role for role in found if isinstance(role, Output)]
+    roles += [Gradient(Primal(index)) for index in arguments]
+    made = output_node([found.get(role) for role in roles], roles)
+    return attrs.evolve(joint, nodes=(*joint.nodes[:-1], made))
+
+
+# -------------------------------------------------------------------------- with descriptors
+@attrs.frozen(eq=False)
+class StateCall:
+    """A Module as a function of its state and its arguments."""
+
+    module: Module
+    state: LiftedState
+
+    def __call__(self, state: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(self.state.names, state, strict=True))
+        return functional_call(self.module, given, args, kwargs)
+
+
+class StateNames(Names):
+    """The descriptors of a `StateCall`: its first arguments are parameters and buffers."""
+
+    def __init__(self, function: StateCall, call: FlatArguments, entry: CompiledEntry) -> None:
+        super().__init__(function, call, entry)
+        self.state = function.state
+        self.parameters = ("state", *parameter_names(function.module))
+
+    def of(self, role: Any) -> AnyDescriptor:
+        """The descriptor of a role."""
+        names, count = self.state.names, self.state.parameters
+        if not isinstance(role, Primal) or role.index >= len(names):
+            return super().of(role)
+        name = names[role.index]
+        also = tuple([more for more, one in self.state.tied.items() if one == name])
+        kind = ParamInput if role.index < count else BufferInput
+        return kind(name, name, also, role=role)
+
+
+@attrs.frozen(eq=False)
+class JointWithDescriptors:
+    """The joint graph of a Module, and what each of its inputs and outputs is."""
+
+    graph: Graph
+    """Its inputs are the parameters, the buffers, the user's tensors and the tangents. A tool may
+    rewrite it with `graph.edit()`; inputs and outputs stay."""
+    names: Names = attrs.field(repr=False)
+    function: StateCall = attrs.field(repr=False)
+    decompositions: Mapping[Any, Callable[..., Any]] | None = attrs.field(repr=False)
+
+    @property
+    def described(self) -> GraphDescriptors:
+        """The descriptors of the graph's inputs and outputs, in order."""
+        return self.names.of_graph(self.graph)
+
+
+def aot_export_joint_with_descriptors(
+    mod: Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+) -> JointWithDescriptors:
+    """The joint graph of `mod(*args, **kwargs)`, as stage 7 leaves it, with descriptors.
+
+    `aotlite.descriptors.parameters_with_gradients(joint.names, joint.graph)` and its siblings find
+    what belongs together. Raises ExportError if nothing in it is differentiable.
+
+    >>> import aotlite as al
+    >>> joint = aot_export_joint_with_descriptors(al.nn.Linear(2, 1), (al.ones(3, 2),))
+    >>> print(joint.described)
+    input 0: parameter weight
+    input 1: parameter bias
+    input 2: argument input
+    input 3: tangent of result
+    output 0: result
+    output 1: gradient of parameter weight
+    output 2: gradient of parameter bias
+    """
+    if not isinstance(mod, Module):
+        raise ArgumentError(f"export: the module is {mod!r}, expected a Module")
+    function = StateCall(mod, LiftedState.of(mod))
+    how = make_options(backend="reference", dynamic=False, decompositions=decompositions)
+    given = (list(function.state.tensors), *args)
+    with enable_grad():
+        entry, graph = _exported(function, given, dict(kwargs or {}), how)
+    if not entry.meta.training:
+        raise ExportError(
+            "export: no result is differentiable, expected a Module with a parameter or argument "
+            "that requires grad"
+        )
+    call = call_of(given, dict(kwargs or {}))
+    return JointWithDescriptors(graph, StateNames(function, call, entry), function, decompositions)
+
+
+def aot_compile_joint_with_descriptors(
+    joint: JointWithDescriptors, graph: Graph | None = None, **options: Any
+) -> Callable[..., Any]:
+    """A function of (*parameters, *buffers, *arguments) that runs a joint graph.
+
+    `graph` is what a tool has made of `joint.graph`, with the same inputs and outputs; stages 8 to
+    10 partition, lower and call it. Options are those of `compile`. The function is for arguments
+    like those of the export: others raise ExportError.
+    """
+    chosen = joint.graph if graph is None else graph
+    count = len(joint.function.state.names)
+
+    def rewritten(captured: Graph) -> Graph:
+        mine, its = ([(n.role, n.meta) for n in g.placeholders] for g in (joint.graph, captured))
+        if mine != its:
+            raise noted(
+                ExportError(
+                    "export: the arguments are others than those of the exported joint graph, "
+                    "expected tensors of the same shapes, dtypes and strides"
+                ),
+                "Export it again for these arguments.",
+            )
+        return chosen
+
+    passes = [rewritten, *options.pop("passes", ())]
+    made = make_options(
+        dynamic=False, decompositions=joint.decompositions, passes=passes, **options
+    )
+    compiled = CompiledFunction(joint.function, made)
+
+    def call(*flat: Any, **kwargs: Any) -> Any:
+        if len(flat) < count:
+            raise ArgumentError(
+                f"export: {len(flat)} arguments are given, expected the {count} parameters and "
+                "buffers first"
+            )
+        return compiled(list(flat[:count]), *flat[count:], **kwargs)
+
+    return call
