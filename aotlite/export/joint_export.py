@@ -55,6 +55,7 @@ def aot_export_joint_simple(
         tangents_output_0: "f32[2]",
     ) -> ("output_0", "grad_primals_0", "grad_primals_1"):
         mul = ops.mul(primals_0, primals_1)
+        ops.phase("backward")
         mul_1 = ops.mul(tangents_output_0, primals_1)
         return (mul, mul_1, None)
     """
