@@ -26,6 +26,7 @@ from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op.parameter_types import fitted
 from aotlite.ir.ops.creation.like import ones_like, zeros_like
+from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
 
 __all__ = [
@@ -68,6 +69,8 @@ def tensor(
         data = fitted(data)
     if type(data) is SymInt and dtype in (None, dtypes.int64):
         return full((), data, dtype=dtypes.int64, device=place, requires_grad=requires_grad)
+    if type(data) is SymFloat and dtype in (None, dtypes.float32, dtypes.float64):
+        return full((), data, dtype=dtype, device=place, requires_grad=requires_grad)
     if isinstance(data, Tensor):
         there = data.device if device is None else place
         out: Tensor = data.detach().clone().to(there, dtype or data.dtype)

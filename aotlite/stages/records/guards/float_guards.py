@@ -53,7 +53,10 @@ class FloatPath(AccessPath):
     def of(self, value: float) -> Tensor:
         """The tensor of this value. Raises ValueError if it is 0 there alone."""
         with np.errstate(all="ignore"):
-            array = np.array(value).astype(self.meta.dtype.numpy)
+            array = np.array(value)
+            if self.meta.dtype.itemsize < 4:  # as eager rounds a number
+                array = array.astype(np.float32)
+            array = array.astype(self.meta.dtype.numpy)
         if value != 0 and array == 0:
             raise ValueError(f"{value} is 0 as {self.meta}, expected a number that is none")
         return tensor_over(array, self.meta, 0)
