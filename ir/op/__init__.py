@@ -262,11 +262,6 @@ class PureOp(Op):
     (`ir/op/workspace.py`)."""
     pure: ClassVar[bool] = True
 
-    @property
-    def computes_numbers(self) -> bool:
-        """Whether the kernel computes with a number itself, before it meets arrays."""
-        return self.numbers.endswith("computed")
-
 
 @attrs.define(eq=False, slots=True, repr=False)
 class ViewOp(Op):

@@ -218,6 +218,21 @@ def pointwise(
     return _with_forms(op, aliases, inplace=inplace)
 
 
+# Note [ops in parts]
+#     addcmul(x, y, z, value=s)      mul(y, z), mul(_, hidden), add(x, _)
+# Where a float that changes is an input, the tape has the op as it was called, so gradients are
+# eager's. In the graph the parts compute what its kernel does, in the same order. They are of
+# float32 or float64, as operands and results.
+PARTS: dict[PureOp, Callable[..., Any]] = {}
+"""Ops that take numbers alone, as ops that take tensors there: `parts(do, *args)` is a node, or
+None, and `do(name, *args)` the node of an op."""
+
+
+def in_parts(op: PureOp, parts: Callable[..., Any]) -> None:
+    """Declares the parts of an op."""
+    PARTS[op] = parts
+
+
 def _computed_in(result: Callable[[DType], DType]) -> Callable[[DType], DType]:
     """The dtype of operands in the kernel, by default: the promoted one if the result is bool."""
     return same if result in (to_bool, real_of) else result

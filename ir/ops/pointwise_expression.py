@@ -16,7 +16,7 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import PureOp
 from aotlite.ir.op.binding import NUMBERS
-from aotlite.ir.ops.precision import WIDE_NUMBERS, number_in
+from aotlite.ir.ops.precision import COMPUTED_NUMBERS, WIDE_NUMBERS, number_in
 from aotlite.ir.scalar.expression import Scalar, cast, const, number, parameter
 from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.symint import SymInt
@@ -44,7 +44,7 @@ def expression_of(op: PureOp, result: DType, args: Sequence[Any], tensors: Seque
     a number divided by 0.
     """
     assert op.scalar is not None
-    if op.computes_numbers and _computes_with_symbols(op, args):
+    if op.numbers in COMPUTED_NUMBERS and _computes_with_symbols(op, args):
         raise ArithmeticError(f"{op.name}: {args} has symbols, expected numbers to compute with")
     narrow = wide = result  # of an op that only chooses or casts
     if op.computes is not None and op.holds is not None:

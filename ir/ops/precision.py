@@ -11,6 +11,8 @@ from aotlite.ir.op.operand import Operand
 
 WIDE_NUMBERS = ("wide", "wide, computed")
 """The `PureOp.numbers` of ops whose numbers are float32 beside 16-bit floats."""
+COMPUTED_NUMBERS = ("held, computed", "wide, computed")
+"""Of ops whose kernel computes with a number itself, before it meets arrays."""
 _NARROW = (dtypes.float16, dtypes.bfloat16, dtypes.float8_e4m3fn, dtypes.float8_e5m2)
 
 

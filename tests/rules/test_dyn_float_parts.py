@@ -11,7 +11,7 @@ import pytest
 
 import aotlite as al
 from aotlite.ir.op import OPS, PureOp
-from aotlite.stages.s1_capture.symbolic_floats import PARTS
+from aotlite.ir.ops.declare import PARTS
 from aotlite.testing.laws.samples.sample import Sample
 from tests.rules.test_dyn_floats import BACKENDS, EDGES, FLOATS, numbers_in
 from tests.samples import samples_of
@@ -69,7 +69,7 @@ def takes(op: Any, args: tuple[Any, ...], i: int) -> tuple[Callable[..., Any], l
 @pytest.mark.rules("DYN-27")
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", [al.float32, al.float64], ids=str)
-@pytest.mark.parametrize("name", [*PARTS, *[f"{n}_" for n in PARTS if f"{n}_" in OPS]])
+@pytest.mark.parametrize("name", [n for op in PARTS for n in (op.name, f"{op.name}_") if n in OPS])
 def test_an_op_in_parts_has_the_same_bits(name: str, dtype: Any, backend: str) -> None:
     """As eager has on the reference backend, and a compilation for the number on others; so have
     gradients."""

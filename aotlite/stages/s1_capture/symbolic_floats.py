@@ -13,9 +13,7 @@ Spec: `specs/float_inputs.md`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 
@@ -23,13 +21,13 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.dtypes import DType
-from aotlite.ir.dtypes.limits import finfo
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Node
 from aotlite.ir.graph.role import Hidden
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, InplaceOp, Op, PureOp
-from aotlite.ir.ops.precision import WIDE_NUMBERS
+from aotlite.ir.ops.declare import PARTS
+from aotlite.ir.ops.precision import COMPUTED_NUMBERS, WIDE_NUMBERS
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.python_number import plain
 from aotlite.stages.records.guards.float_guards import FloatPath
@@ -80,7 +78,7 @@ class FloatRecorder(CaptureRecorder):
         """The node of an op that takes numbers alone, as others that take tensors and give the same
         bits; None where there are none. Note [ops in parts]"""
         pure = op.functional if isinstance(op, InplaceOp) else op
-        parts = PARTS.get(pure.name)
+        parts = PARTS.get(pure)
         metas = [meta, *[each.meta for each in op.operands(args)]]
         kinds = {each.dtype for each in metas if isinstance(each, TensorMeta)}
         on_host = isinstance(meta, TensorMeta) and meta.device.arrays is NUMPY
@@ -133,7 +131,7 @@ class FloatRecorder(CaptureRecorder):
     def _input(self, op: Op, args: tuple[object, ...], i: int, number: SymFloat) -> Tensor | None:
         """The tensor that a node takes in the place of a number; None where it takes the number."""
         pure = op.functional if isinstance(op, InplaceOp) else op
-        if not isinstance(pure, PureOp) or pure.numbers == "unwrapped" or pure.computes_numbers:
+        if not isinstance(pure, PureOp) or pure.numbers in ("unwrapped", *COMPUTED_NUMBERS):
             return None  # that of a power is looked at
         if not op.schema.parameters[i].type.holds_number:
             return None
@@ -184,100 +182,3 @@ def _computed(op: Op, args: tuple[object, ...]) -> DType | None:
     if not kinds and metas:
         kinds = {OPS["mul"].infer((_Operand(metas[0]), 1.0)).dtype}  # type: ignore[union-attr]
     return kinds.pop() if len(kinds) == 1 else None
-
-
-# --------------------------------------------------------------------------- ops in parts
-# Note [ops in parts]
-#     addcmul(x, y, z, value=s)      mul(y, z), mul(_, hidden), add(x, _)
-# The tape has the op as it was called, so gradients are eager's. In the graph the parts compute
-# what its kernel does, in the same order. They are of float32 or float64, as operands and results.
-Do = Callable[..., Any]
-"""`do(name, *args)`: the node of an op; numbers that change are inputs of it."""
-_MOST = finfo(dtypes.float32).max
-"""The largest float32."""
-
-
-def _clamp(do: Do, x: Any, low: Any, high: Any) -> Any:
-    x = x if low is None else do("clamp", x, low, None)
-    return x if high is None else do("clamp", x, None, high)
-
-
-def _elu(do: Do, x: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
-    below = do("le", x, 0)
-    bent = do("expm1", do("mul", do("where", below, x, 0), input_scale))
-    return do("where", below, do("mul", bent, alpha * scale), do("mul", x, scale))
-
-
-def _softplus(do: Do, x: Any, beta: Any, threshold: Any) -> Any:
-    scaled = do("mul", x, beta)
-    bent = do("div", do("log1p", do("exp", scaled)), beta)
-    return do("where", do("gt", scaled, threshold), x, bent)
-
-
-def _softshrink(do: Do, x: Any, lambd: Any) -> Any:
-    if not lambd >= 0:  # which the kernel refuses
-        return None
-    inner = do("where", do("lt", x, -lambd), do("add", x, lambd), do("mul", x, 0))
-    return do("where", do("gt", x, lambd), do("sub", x, lambd), inner)
-
-
-def _hardshrink(do: Do, x: Any, lambd: Any) -> Any:
-    inside = do("logical_and", do("ge", x, -lambd), do("le", x, lambd))
-    return do("where", inside, 0.0, x)
-
-
-def _padded(do: Do, x: Any, pad: Any, value: Any) -> Any:
-    given = do("full", x.meta.shape, True, dtypes.bool_, x.meta.device)
-    inside = do("constant_pad_nd", given, pad, False)
-    return do("where", inside, do("constant_pad_nd", x, pad, 0.0), value)
-
-
-def _filled(do: Do, x: Any, value: Any) -> Any:
-    if x.meta.dtype is dtypes.float32 and _MOST < abs(value) < math.inf:  # which eager refuses
-        return None
-    return do("copy", x, value)
-
-
-def _lerp(do: Do, x: Any, end: Any, weight: Any) -> Any:
-    way = do("sub", end, x)
-    if abs(weight) < 0.5:
-        return do("add", x, do("mul", way, weight))
-    return do("sub", end, do("mul", way, 1 - weight))  # of the double
-
-
-def _scaled(sign: str) -> Callable[..., Any]:
-    def scaled(do: Do, x: Any, other: Any, alpha: Any) -> Any:
-        is_tensor = hasattr(other, "meta")
-        return do(sign, x, do("mul", other, alpha) if is_tensor else other * alpha)
-
-    return scaled
-
-
-def _added_to_product(do: Do, x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
-    whole = do("matmul", a, b)
-    whole = whole if alpha == 1 else do("mul", whole, alpha)
-    if beta != 0:
-        whole = do("add", whole, x if beta == 1 else do("mul", x, beta))
-    return whole
-
-
-PARTS: dict[str, Callable[..., Any]] = {
-    "clamp": _clamp,
-    "hardtanh": _clamp,
-    "addcmul": lambda do, x, y, z, value: do("add", x, do("mul", do("mul", y, z), value)),
-    "addcdiv": lambda do, x, y, z, value: do("add", x, do("div", do("mul", y, value), z)),
-    "leaky_relu": lambda do, x, slope: do("where", do("gt", x, 0), x, do("mul", x, slope)),
-    "threshold": lambda do, x, most, value: do("where", do("le", x, most), value, x),
-    "elu": _elu,
-    "softplus": _softplus,
-    "softshrink": _softshrink,
-    "hardshrink": _hardshrink,
-    "constant_pad_nd": _padded,
-    "lerp": _lerp,
-    "add_scaled": _scaled("add"),
-    "sub_scaled": _scaled("sub"),
-    **dict.fromkeys(("addmm", "addmv", "baddbmm"), _added_to_product),
-    "fill": _filled,
-    "full": lambda do, size, value, *kind: _filled(do, do("full", size, 0.0, *kind), value),
-}
-"""By the name of the pure op."""

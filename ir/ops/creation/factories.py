@@ -17,7 +17,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.op.parameter_types import Number
-from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.declare import in_parts, pure
 from aotlite.ir.ops.loops import Loops, LoopTensor, Position
 from aotlite.ir.scalar.expression import Scalar
 from aotlite.ir.symbols.floats.size_float import SizeFloat
@@ -124,6 +124,18 @@ FULL = _factory(
     meta=_full_rule,
     kernel=_full_kernel,
     loops=lambda k, meta, size, value, *_: k.map(meta, lambda *i: _element(value, meta.dtype)),
+)
+
+
+def filled_parts(do: Any, x: Any, value: Any) -> Any:
+    """A copy of a number, unless the dtype cannot hold it, which the kernel refuses."""
+    if x.meta.dtype is dtypes.float32 and finfo(dtypes.float32).max < abs(value) < math.inf:
+        return None
+    return do("copy", x, value)
+
+
+in_parts(
+    FULL, lambda do, size, value, *kind: filled_parts(do, do("full", size, 0.0, *kind), value)
 )
 
 

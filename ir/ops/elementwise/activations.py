@@ -15,7 +15,8 @@ from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.op import PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.operand import Operand
-from aotlite.ir.ops.declare import pointwise, pointwise_rule, same
+from aotlite.ir.ops.declare import in_parts, pointwise, pointwise_rule, same
+from aotlite.ir.ops.elementwise.rounding import clamp_parts
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused
 from aotlite.ir.ops.precision import number_in
 from aotlite.ir.scalar import Element
@@ -311,3 +312,37 @@ HARDSHRINK = _activation(
     ),
     rounds=("lambd",),
 )
+
+
+# ------------------------------------------------------------------- as ops that take tensors
+def _elu_parts(do: Any, x: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    below = do("le", x, 0)
+    bent = do("expm1", do("mul", do("where", below, x, 0), input_scale))
+    return do("where", below, do("mul", bent, alpha * scale), do("mul", x, scale))
+
+
+def _softplus_parts(do: Any, x: Any, beta: Any, threshold: Any) -> Any:
+    scaled = do("mul", x, beta)
+    bent = do("div", do("log1p", do("exp", scaled)), beta)
+    return do("where", do("gt", scaled, threshold), x, bent)
+
+
+def _softshrink_parts(do: Any, x: Any, lambd: Any) -> Any:
+    if not lambd >= 0:  # which the kernel refuses
+        return None
+    inner = do("where", do("lt", x, -lambd), do("add", x, lambd), do("mul", x, 0))
+    return do("where", do("gt", x, lambd), do("sub", x, lambd), inner)
+
+
+def _hardshrink_parts(do: Any, x: Any, lambd: Any) -> Any:
+    inside = do("logical_and", do("ge", x, -lambd), do("le", x, lambd))
+    return do("where", inside, 0.0, x)
+
+
+in_parts(HARDTANH, clamp_parts)
+in_parts(LEAKY_RELU, lambda do, x, slope: do("where", do("gt", x, 0), x, do("mul", x, slope)))
+in_parts(THRESHOLD, lambda do, x, most, value: do("where", do("le", x, most), value, x))
+in_parts(ELU, _elu_parts)
+in_parts(SOFTPLUS, _softplus_parts)
+in_parts(SOFTSHRINK, _softshrink_parts)
+in_parts(HARDSHRINK, _hardshrink_parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import dtypes
@@ -14,7 +15,7 @@ from aotlite.ir.op.binding import KINDS
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.parameter_types import Number
-from aotlite.ir.ops.declare import pointwise, pointwise_rule, same, to_float
+from aotlite.ir.ops.declare import in_parts, pointwise, pointwise_rule, same, to_float
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused
 from aotlite.ir.ops.pointwise_rows import binary
@@ -46,6 +47,18 @@ SUB_SCALED = pointwise(
     linear=(("self", "other"),),
 )
 """`sub` with an alpha other than 1."""
+
+
+def _scaled_parts(sign: str) -> Callable[..., Any]:
+    def scaled(do: Any, x: Any, other: Any, alpha: Any) -> Any:
+        is_tensor = hasattr(other, "meta")
+        return do(sign, x, do("mul", other, alpha) if is_tensor else other * alpha)
+
+    return scaled
+
+
+in_parts(ADD_SCALED, _scaled_parts("add"))
+in_parts(SUB_SCALED, _scaled_parts("sub"))
 
 
 _SUM = "(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor"
@@ -135,6 +148,12 @@ ADDCDIV = pointwise(
     refuses=BOOL | INTEGER | FLOAT8,
     inplace=True,
 )
+in_parts(
+    ADDCMUL, lambda do, x, y, z, value: do("add", x, do("mul", do("mul", y, z), value))
+)
+in_parts(
+    ADDCDIV, lambda do, x, y, z, value: do("add", x, do("div", do("mul", y, value), z))
+)
 
 
 # ------------------------------------------------------------------------------------------- lerp
@@ -183,6 +202,16 @@ LERP = pointwise(
     numbers="wide, computed",
     inplace=True,
 )
+
+
+def _lerp_parts(do: Any, x: Any, end: Any, weight: Any) -> Any:
+    way = do("sub", end, x)
+    if abs(weight) < 0.5:
+        return do("add", x, do("mul", way, weight))
+    return do("sub", end, do("mul", way, 1 - weight))  # of the double
+
+
+in_parts(LERP, _lerp_parts)
 
 
 # ------------------------------------------------------------------------- extremes, signs, xlogy

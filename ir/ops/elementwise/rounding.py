@@ -16,7 +16,7 @@ from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.parameter_types import Number
-from aotlite.ir.ops.declare import Formulas, pointwise, pointwise_rule, same
+from aotlite.ir.ops.declare import Formulas, in_parts, pointwise, pointwise_rule, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, refusal
 from aotlite.ir.ops.pointwise_rows import binary, unary
 from aotlite.ir.ops.precision import number_in
@@ -267,6 +267,15 @@ CLAMP = pointwise(
     inplace=True,
     aliases="clip",
 )
+
+
+def clamp_parts(do: Any, x: Any, low: Any, high: Any) -> Any:
+    """One bound after the other."""
+    x = x if low is None else do("clamp", x, low, None)
+    return x if high is None else do("clamp", x, None, high)
+
+
+in_parts(CLAMP, clamp_parts)
 
 
 @composite("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor", inplace=True)

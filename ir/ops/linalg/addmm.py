@@ -19,7 +19,7 @@ from aotlite.ir.op.dims import spelled
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.op.parameter_types import Number
 from aotlite.ir.ops.composed import composed
-from aotlite.ir.ops.declare import common_device, common_dtype
+from aotlite.ir.ops.declare import common_device, common_dtype, in_parts
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.linalg.products import check_batches, check_factors, check_ranks
 from aotlite.ir.ops.precision import number_in, taken_by, whole, widened
@@ -174,6 +174,19 @@ ADDBMM = _declare(
     together="bmk,bkn->mn",
 )
 """beta * self + alpha * the sum of batch1 @ batch2: (b, m, k) (b, k, n) -> (m, n)."""
+
+
+def _added_parts(do: Any, x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
+    whole = do("matmul", a, b)
+    whole = whole if alpha == 1 else do("mul", whole, alpha)
+    if beta != 0:
+        whole = do("add", whole, x if beta == 1 else do("mul", x, beta))
+    return whole
+
+
+in_parts(ADDMM, _added_parts)
+in_parts(ADDMV, _added_parts)
+in_parts(BADDBMM, _added_parts)
 
 
 # ------------------------------------------------------------------------------- outer product

@@ -9,8 +9,8 @@ from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.dims import elementwise
-from aotlite.ir.ops.creation.factories import fitted
-from aotlite.ir.ops.declare import inplace_of, pure
+from aotlite.ir.ops.creation.factories import filled_parts, fitted
+from aotlite.ir.ops.declare import in_parts, inplace_of, pure
 from aotlite.ir.ops.precision import converted
 
 
@@ -114,3 +114,4 @@ FILL: PureOp = pure(
     dims=elementwise,
 )
 FILL_ = inplace_of(FILL, overwrites=True)
+in_parts(FILL, filled_parts)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array, Namespace
+from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -19,7 +20,7 @@ from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import leading
 from aotlite.ir.op.parameter_types import Number
-from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.declare import in_parts, pure
 from aotlite.ir.ops.index.positions import taken
 from aotlite.ir.ops.loops import Loops, LoopTensor, Place, Position
 from aotlite.ir.ops.precision import OperandT, accumulator, cast, taken_by, wide
@@ -101,6 +102,15 @@ CONSTANT_PAD: PureOp = pure(
     cost=Cost.INDEXING,
     dims=lambda args, results: leading(len(args["pad"]) // 2)(args, results),
 )
+
+
+def _padded_parts(do: Any, x: Any, pad: Any, value: Any) -> Any:
+    given = do("full", x.meta.shape, True, bool_, x.meta.device)
+    inside = do("constant_pad_nd", given, pad, False)
+    return do("where", inside, do("constant_pad_nd", x, pad, 0.0), value)
+
+
+in_parts(CONSTANT_PAD, _padded_parts)
 
 
 # ------------------------------------------------------------------------------- with the tensor
