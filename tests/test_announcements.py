@@ -53,7 +53,7 @@ def takes_plain_gradients():
 
 
 BUILT = {
-    "export": lambda: hasattr(al, "export") or is_module("aotlite.export"),
+    "files of exported programs": lambda: _names_it("aotlite/export", r"\bto_python\b"),
     "control flow": lambda: bool({"cond", "while_loop", "scan", "map"} & set(OPS)),
     "budgets": lambda: has_option("memory_budget", "activation_memory_budget", "budget"),
     "policies": lambda: has_option("policy", "recompute_policy"),
@@ -65,12 +65,11 @@ BUILT = {
 
 ANNOUNCED = {
     "docs/limits.md": [
-        ("export", "control flow", "policies", "budgets"),
+        ("files of exported programs", "control flow", "policies", "budgets"),
     ],
     "specs/rules/tok.md": [("control flow",)],
     "specs/rules/cag.md": [("moves between devices",)],
     "specs/rules/sav.md": [("reuse of saved memory",)],
-    "specs/rules/rng.md": [("export",)],
     "specs/s5_desugar.md": [("plain gradients of wrappers",)],
 }
 """Page -> what each of its announcements is about."""

@@ -23,7 +23,7 @@ from aotlite.export.lifted_function import LiftedState
 from aotlite.ir.errors import ArgumentError, ExportError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.graph import output_node
-from aotlite.ir.graph.role import Gradient, Output, Primal
+from aotlite.ir.graph.role import RNG_INPUTS, Gradient, Output, Primal
 from aotlite.nn.module import Module
 from aotlite.nn.swap import functional_call
 from aotlite.pipeline import CompiledEntry
@@ -102,6 +102,11 @@ def _check_simple(entry: CompiledEntry) -> None:
         or not all(c.is_leaf() for c in spec.children())
     ):
         raise ExportError("export: the results are no flat tuple or list, expected one (EXP-15)")
+    if any(isinstance(n.role, RNG_INPUTS) for n in entry.partition.forward.placeholders):
+        raise noted(
+            ExportError("export: the function draws random numbers, expected one that does not"),
+            "aot_export_module has the generator's state in its signature. (RNG-7, EXP-15)",
+        )
     for each in entry.meta.inputs:
         if each.writes or each.changes:
             raise noted(

@@ -81,11 +81,12 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "views": (lambda x: ((y := x * 2)[0], y[1]), "result 0 is a view of an intermediate value"),
     "a tensor": (lambda x: x * 2, "the results are no flat tuple or list, expected one"),
     "nested": (lambda x: (x * 2, (x + 1,)), "the results are no flat tuple or list, expected one"),
+    "random numbers": (lambda x: (x * al.rand(2),), "the function draws random numbers, expected"),
     "a number": (lambda x: (x * 2, 3), "result 1 is no tensor, expected a tensor of its own"),
 }
 
 
-@pytest.mark.rules("EXP-15")
+@pytest.mark.rules("EXP-15", "RNG-7")
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_a_simple_signature_cannot_say_is_refused(name: str, joint: bool) -> None:

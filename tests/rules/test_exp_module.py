@@ -222,13 +222,20 @@ def test_results_that_alias_are_no_copies() -> None:
     assert graph.outputs[4] is graph.placeholders[-1]
 
 
-@pytest.mark.rules("EXP-2")
+@pytest.mark.rules("EXP-2", "RNG-7")
 def test_module_that_draws_has_the_generators_state() -> None:
     module = Step(lambda self, x: (self.first(x) * al.rand(2),))
     graph, signature = aot_export_module(module, (al.ones(4, 3),))
     assert signature.random_inputs == ("seed", "offset")
     assert signature.random_outputs == ("next_offset",)
     assert [str(node.role) for node in graph.placeholders][-2:] == ["seed", "offset"]
+    state, x = [each.detach().numpy() for each in module.parameters()], np.ones((4, 3), np.float32)
+    al.manual_seed(7)
+    expected = module(al.ones(4, 3))[0]
+    seed, end = al.get_rng_state()
+    buffers = [each.numpy() for each in module.buffers()]
+    made = run_graph(graph, *state, *buffers, x, seed, 0)
+    assert np.array_equal(made[0], expected.detach().numpy()) and int(made[1]) == end
 
 
 # ------------------------------------------------------------------------------------- refusals
