@@ -78,7 +78,7 @@ class FloatRecorder(CaptureRecorder):
         """The node of an op that takes numbers alone, as others that take tensors and give the same
         bits; None where there are none. Note [ops in parts]"""
         pure = op.functional if isinstance(op, InplaceOp) else op
-        parts = PARTS.get(pure)
+        parts = PARTS.get(pure) if isinstance(pure, PureOp) else None
         metas = [meta, *[each.meta for each in op.operands(args)]]
         kinds = {each.dtype for each in metas if isinstance(each, TensorMeta)}
         on_host = isinstance(meta, TensorMeta) and meta.device.arrays is NUMPY
