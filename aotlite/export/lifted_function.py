@@ -18,12 +18,10 @@ from aotlite.autograd import grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import Place, own_attributes, substituting
 from aotlite.ir.errors import ExportError, noted
+from aotlite.ir.symbols.symint import SymInt
 from aotlite.nn.module import Module, state_places
 from aotlite.nn.parameter import Buffer, Parameter
 from aotlite.pipeline.arguments import flattened
-
-TENSOR = object()
-"""Stands for a result that is a tensor."""
 
 
 @attrs.frozen(eq=False)
@@ -69,8 +67,8 @@ class LiftedFunction:
     """The numbers of the buffers that were assigned."""
     reached: tuple[bool, ...] = ()
     """For each tensor that requires grad whether the loss reaches it."""
-    constants: tuple[Any, ...] = ()
-    """Of each result that is no tensor its value; `TENSOR` for the others."""
+    are_tensors: tuple[bool, ...] = ()
+    """Of each result whether it is a tensor."""
 
     def __call__(self, state: Sequence[Tensor], args: Any, kwargs: Any) -> Any:
         values = {
@@ -84,8 +82,7 @@ class LiftedFunction:
         flat = self._results(result)
         inputs = [*state, *leaves_of((args, kwargs))]
         gradients = [] if self.loss is None else self._gradients(flat, inputs)
-        kept = [each for each in flat if isinstance(each, Tensor)]
-        return [[_own(each) for each in results] for results in (new, kept, gradients)]
+        return [[_own(each) for each in results] for results in (new, flat, gradients)]
 
     def _assigned(self, state: Sequence[Tensor], now: Mapping[Place, object]) -> list[Any]:
         """The new values of the buffers that were assigned, in their own order (EXP-13)."""
@@ -112,7 +109,12 @@ class LiftedFunction:
                 "Return (result,). (EXP-4)",
             )
         flat, self.out_spec = flattened(result, "the results")
-        self.constants = tuple([TENSOR if isinstance(x, Tensor) else x for x in flat])
+        self.are_tensors = tuple([isinstance(each, Tensor) for each in flat])
+        for number, each in enumerate(flat):
+            if not (each is None or isinstance(each, (Tensor, bool, int, float, SymInt))):
+                raise ExportError(
+                    f"export: result {number} is {each!r}, expected a tensor, a number or None"
+                )
         return flat
 
     def _gradients(self, flat: list[Any], inputs: list[Any]) -> list[Tensor]:
@@ -129,10 +131,9 @@ def leaves_of(tree: Any) -> list[Any]:
     return flattened(tree, "the arguments")[0]
 
 
-def _own(result: Tensor) -> Tensor:
+def _own(result: Any) -> Any:
     """A copy, so that each result is an output of its own, and no view that the runtime makes."""
-    copied: Tensor = result.detach().clone()
-    return copied
+    return result.detach().clone() if isinstance(result, Tensor) else result
 
 
 def _checked_loss(flat: list[Any], index: int) -> Tensor:

@@ -13,10 +13,11 @@ import attrs
 import optree
 
 from aotlite.api import CompiledFunction
+from aotlite.descriptors.names import parameter_names
 from aotlite.eager.base.modes import enable_grad, no_grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
-from aotlite.export.lifted_function import TENSOR, LiftedFunction, LiftedState, leaves_of
+from aotlite.export.lifted_function import LiftedFunction, LiftedState, leaves_of
 from aotlite.export.signature import BackwardSignature, GraphSignature
 from aotlite.ir.errors import ArgumentError, ExportError, noted
 from aotlite.ir.graph import Graph, Node, name_from
@@ -32,6 +33,7 @@ from aotlite.ir.graph.role import (
     SyntheticBase,
     Token,
 )
+from aotlite.ir.graph.verify import verify
 from aotlite.nn.module import Module
 from aotlite.pipeline import CompiledEntry
 from aotlite.pipeline.options import make_options
@@ -54,6 +56,8 @@ def aot_export_module(
     written or assigned inputs, the results, and with `trace_joint` the gradients of the loss,
     result number `output_loss_index`. Nothing is written: the caller puts new values where the
     signature says. Without `trace_joint` the export runs under `no_grad`.
+    `dynamic_shapes` has, by position or by the names of `forward`, a `Dim` by dimension, as that of
+    `compile`: these sizes are symbols of the graph.
     Raises ExportError for what no such graph can say (EXP-4, EXP-5).
 
     >>> import aotlite as al
@@ -83,7 +87,7 @@ def aot_export_module(
         backend="reference",
         keep_inference_input_mutations=False,
         decompositions=decompositions,
-        dynamic_shapes=None if dynamic_shapes is None else {"args": dynamic_shapes},
+        dynamic_shapes=_shapes(mod, arguments, dynamic_shapes),
         dynamic=None if dynamic_shapes is not None else False,
     )
     compiled = CompiledFunction(lifted, options)
@@ -92,7 +96,9 @@ def aot_export_module(
     entry = compiled.entries[-1]
     convention = _Convention(lifted, arguments, entry)
     convention.check()
-    return convention.graph(), convention.signature()
+    graph = convention.graph()
+    verify(graph, functional=True, stage="export")
+    return graph, convention.signature()
 
 
 def _loss_index(trace_joint: bool, index: int | None) -> int | None:
@@ -110,6 +116,22 @@ def _loss_index(trace_joint: bool, index: int | None) -> int | None:
             "trace_joint=True"
         )
     return index
+
+
+def _shapes(module: Module, arguments: Any, given: Any) -> Any:
+    """`dynamic_shapes` of the lifted function: by position, or by the names of `forward`."""
+    if not isinstance(given, Mapping):
+        return None if given is None else {"args": tuple(given)}
+    args, kwargs = arguments
+    names = parameter_names(module)[: len(args)]
+    unknown = [name for name in given if name not in names and name not in kwargs]
+    if unknown:
+        raise ArgumentError(
+            f"export: dynamic_shapes names {unknown[0]!r}, expected one of "
+            f"{', '.join([*names, *kwargs])}"
+        )
+    of_args = tuple([given.get(name) for name in names])
+    return {"args": of_args, "kwargs": {name: given.get(name) for name in kwargs}}
 
 
 def _check_no_wrappers(tensors: list[Any]) -> None:
@@ -178,8 +200,11 @@ class _Convention:
         roles = self._roles()
         pairs = zip(forward.output_roles, forward.outputs, strict=True)
         outputs = {roles.get(role, role): _without_copy(value) for role, value in pairs}
+        first, of = len(self.lifted.assigned), self.entry.meta.outputs
         constants = {
-            Output(k): each for k, each in enumerate(self.lifted.constants) if each is not TENSOR
+            Output(k): of[first + k].value  # type: ignore[union-attr]
+            for k, is_tensor in enumerate(self.lifted.are_tensors)
+            if not is_tensor
         }
         ordered = sorted({**outputs, **constants}.items(), key=_order)
         made = output_node([value for _, value in ordered], [role for role, _ in ordered])
@@ -189,9 +214,8 @@ class _Convention:
 
     def _roles(self) -> dict[Any, Any]:
         """The role of each result of the lifted function, which returns three kinds of them."""
-        tensors = [k for k, each in enumerate(self.lifted.constants) if each is TENSOR]
         meant: list[Any] = [MutatedInput(Primal(number)) for number in self.lifted.assigned]
-        meant += [Output(k) for k in tensors]
+        meant += [Output(k) for k in range(len(self.lifted.are_tensors))]
         meant += [Gradient(Primal(index)) for index in self._differentiable()]
         return {Output(k): role for k, role in enumerate(meant)}
 
@@ -222,8 +246,8 @@ class _Convention:
             user_inputs=tuple(map(str, users)),
             user_outputs=tuple(
                 [
-                    str(Output(k)) if each is TENSOR else None
-                    for k, each in enumerate(self.lifted.constants)
+                    str(Output(k)) if is_tensor else None
+                    for k, is_tensor in enumerate(self.lifted.are_tensors)
                 ]
             ),
             inputs_to_parameters={str(r): n for r, n in given.items() if n in parameters},
@@ -255,7 +279,7 @@ class _Convention:
         if self.lifted.loss is None:
             return None
         made = [role for role in graph.output_roles if isinstance(role, Gradient)]
-        loss = self.lifted.loss % len(self.lifted.constants)
+        loss = self.lifted.loss % len(self.lifted.are_tensors)
         return BackwardSignature(
             {str(r): n for r in made if (n := self._lifted_name(r.of)) is not None},
             {str(r): str(r.of) for r in made if self._lifted_name(r.of) is None},

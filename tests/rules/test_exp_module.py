@@ -136,7 +136,7 @@ def assigns_and_writes(self: Any, x: Any) -> Any:
 def aliases(self: Any, x: Any) -> Any:
     hidden = self.first(x)
     detached = hidden.detach()
-    return hidden.sum(), detached, detached.t(), x.detach()[0], x.detach(), None, 3, "text"
+    return hidden.sum(), detached, detached.t(), x.detach()[0], x.detach(), None, 3, 2.5, True
 
 
 def nested(self: Any, batch: Any, scale: float) -> Any:
@@ -238,6 +238,42 @@ def test_module_that_draws_has_the_generators_state() -> None:
     assert np.array_equal(made[0], expected.detach().numpy()) and int(made[1]) == end
 
 
+def sized(self: Any, x: Any, scale: Any = 1.0) -> Any:
+    self.calls.add_(x.shape[0])
+    hidden = self.first(x) * scale
+    return hidden.sum() / x.shape[0], x.shape[0] * 3, hidden.detach()[1:]
+
+
+@pytest.mark.rules("EXP-8", "DYN-7")
+@pytest.mark.parametrize(
+    "shapes", [({0: al.Dim("batch")},), {"args": ({0: al.Dim("batch")},)}, [{0: al.Dim("batch")}]]
+)
+def test_sizes_are_symbols_of_an_exported_graph(shapes: Any) -> None:
+    """One graph for all sizes, results that are made of sizes included."""
+    module = Step(sized)
+    if isinstance(shapes, dict):
+        module.__class__ = type("Named", (Step,), {"forward": lambda self, x: sized(self, x)})
+        shapes = {"x": shapes["args"][0]}
+    joint: Any = {"trace_joint": True, "output_loss_index": 0, "dynamic_shapes": shapes}
+    graph, signature = aot_export_module(module, (al.ones(4, 3),), **joint)
+    assert graph.placeholders[-1].meta.shape[1:] == (3,)  # type: ignore[union-attr]
+    for size in (4, 1, 7):
+        x = al.arange(3.0 * size).reshape(size, 3)
+        found, eager = run(graph, signature, module, (x,)), copy.deepcopy(module)
+        loss, number, rows = eager(x)
+        loss.backward()
+        assert found["output_1"] == number == size * 3
+        assert same(found["output_0"], loss) and same(found["output_2"], rows)
+        assert same(found["updated_primals_2"], eager.calls)
+        grad: Any = eager.first.weight.grad
+        assert np.allclose(found["grad_primals_0"], grad.numpy())
+
+
+def test_sizes_of_unknown_arguments_are_refused() -> None:
+    with pytest.raises(al.ArgumentError, match="dynamic_shapes names 'y', expected one of"):
+        aot_export_module(Step(sized), (al.ones(4, 3),), dynamic_shapes={"y": {0: al.Dim("b")}})
+
+
 # ------------------------------------------------------------------------------------- refusals
 def loss_and(more: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, x: (self.first(x).sum(), more(self, x))
@@ -258,6 +294,7 @@ JOINT: dict[str, tuple[Callable[..., Any], int | None, str]] = {
         0,
         r"result 1, of shape \(4, 2\), requires grad besides the loss, expected one that is det",
     ),
+    "a text": (loss_and(lambda self, x: "text"), 0, "result 1 is 'text', expected a tensor, a num"),
     "a tensor": (lambda self, x: self.first(x).sum(), 0, "returns a Tensor, expected a tuple or a"),
     "a dict": (lambda self, x: {"loss": self.first(x).sum()}, 0, "returns a dict, expected a tup"),
     "a written parameter": (
