@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import optree
@@ -22,10 +22,13 @@ from aotlite.ir.graph import role as roles
 from aotlite.ir.graph.symbolic.binding import parameters_of
 from aotlite.nn.module import Module, state_places
 from aotlite.nn.parameter import Buffer, Parameter
-from aotlite.pipeline import CompiledEntry
 from aotlite.pipeline.arguments import FlatArguments, call_of
+from aotlite.stages.records.backward.partition import Partition
+from aotlite.stages.records.capture import Containers
+from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.records.metadata.function_facts import AliasOfBase
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput
 
 
@@ -45,11 +48,35 @@ class GraphDescriptors:
         return "\n".join(lines)
 
 
+class EntryRecords(Protocol):
+    """The records of a compiled entry, or of an export, of which roles are described."""
+
+    @property
+    def meta(self) -> FunctionMeta:
+        """The function's metadata."""
+
+    @property
+    def convention(self) -> Convention | None:
+        """The inputs in order, with synthetic bases."""
+
+    @property
+    def partition(self) -> Partition:
+        """The graphs, with the saved values."""
+
+    @property
+    def containers(self) -> Containers:
+        """The containers of the results."""
+
+    @property
+    def hidden(self) -> Mapping[int, AccessPath]:
+        """Where the hidden inputs are found, by number."""
+
+
 class Names:
     """Describes the roles of the graphs of one entry, for calls of one form."""
 
     def __init__(
-        self, function: Callable[..., Any], call: FlatArguments, entry: CompiledEntry
+        self, function: Callable[..., Any], call: FlatArguments, entry: EntryRecords
     ) -> None:
         self.function, self.call, self.entry = function, call, entry
         self.parameters = parameter_names(function)

@@ -3,6 +3,7 @@
 Rules: EXP-1 to EXP-19. Spec: `specs/export.md`.
 """
 
+from aotlite.export.fake_mode import FakeMode
 from aotlite.export.joint_export import (
     JointWithDescriptors,
     aot_compile_joint_with_descriptors,
@@ -10,14 +11,17 @@ from aotlite.export.joint_export import (
     aot_export_joint_with_descriptors,
 )
 from aotlite.export.module_export import aot_export_module
+from aotlite.export.pre_dispatch import with_gradients
 from aotlite.export.signature import BackwardSignature, GraphSignature
 
 __all__ = [
     "BackwardSignature",
+    "FakeMode",
     "GraphSignature",
     "JointWithDescriptors",
     "aot_compile_joint_with_descriptors",
     "aot_export_joint_simple",
     "aot_export_joint_with_descriptors",
     "aot_export_module",
+    "with_gradients",
 ]

@@ -19,6 +19,7 @@ from aotlite.descriptors.kinds import AnyDescriptor
 from aotlite.descriptors.names import parameter_names
 from aotlite.eager.base.modes import enable_grad, no_grad
 from aotlite.eager.base.tensor import Tensor
+from aotlite.export.capture_cut import CapturedCut, cut_of
 from aotlite.export.lifted_function import LiftedState
 from aotlite.ir.errors import ArgumentError, ExportError, noted
 from aotlite.ir.graph import Graph
@@ -26,9 +27,8 @@ from aotlite.ir.graph.graph import output_node
 from aotlite.ir.graph.role import RNG_INPUTS, Gradient, Output, Primal
 from aotlite.nn.module import Module
 from aotlite.nn.swap import functional_call
-from aotlite.pipeline import CompiledEntry
 from aotlite.pipeline.arguments import FlatArguments, call_of
-from aotlite.pipeline.options import Options, make_options
+from aotlite.pipeline.options import make_options
 from aotlite.stages.records.metadata.function_facts import Plain
 
 
@@ -71,43 +71,28 @@ def aot_export_joint_simple(
         decompositions=decompositions,
     )
     with enable_grad() if trace_joint else no_grad():
-        entry, joint = _exported(func, tuple(args), {}, how)
-    _check_simple(entry)
-    if not entry.meta.training:
-        return entry.partition.forward
-    return _with_every_slot(joint, [k for k, x in enumerate(args) if isinstance(x, Tensor)])
+        cut = cut_of(func, call_of(tuple(args), {}), how)
+    _check_simple(cut)
+    if not cut.meta.training:
+        return cut.partition.forward
+    return _with_every_slot(cut.joint, [k for k, x in enumerate(args) if isinstance(x, Tensor)])
 
 
-def _exported(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], how: Options
-) -> tuple[CompiledEntry, Graph]:
-    """The entry for these arguments, and the graph behind stage 7."""
-    graphs: list[Graph] = []
-
-    def observe(stage: str, made: Any) -> None:
-        if stage == "7 simplify":
-            graphs.append(made)
-
-    compiled = CompiledFunction(function, attrs.evolve(how, observer=observe))
-    compiled.prepare(*args, **kwargs)
-    return compiled.entries[-1], graphs[-1]
-
-
-def _check_simple(entry: CompiledEntry) -> None:
+def _check_simple(cut: CapturedCut) -> None:
     """Refuses what needs a calling convention of its own (EXP-15)."""
-    spec = entry.containers.spec
+    spec = cut.containers.spec
     if (
         spec is None
         or spec.type not in (tuple, list)
         or not all(c.is_leaf() for c in spec.children())
     ):
         raise ExportError("export: the results are no flat tuple or list, expected one (EXP-15)")
-    if any(isinstance(n.role, RNG_INPUTS) for n in entry.partition.forward.placeholders):
+    if any(isinstance(n.role, RNG_INPUTS) for n in cut.partition.forward.placeholders):
         raise noted(
             ExportError("export: the function draws random numbers, expected one that does not"),
             "aot_export_module has the generator's state in its signature. (RNG-7, EXP-15)",
         )
-    for each in entry.meta.inputs:
+    for each in cut.meta.inputs:
         if each.writes or each.changes:
             raise noted(
                 ExportError(
@@ -115,7 +100,7 @@ def _check_simple(entry: CompiledEntry) -> None:
                 ),
                 "aot_export_module exports what is written. (EXP-15)",
             )
-    for number, output in enumerate(entry.meta.outputs):
+    for number, output in enumerate(cut.meta.outputs):
         if not isinstance(output, Plain):
             kind = type(output).__name__
             raise noted(
@@ -162,8 +147,8 @@ class StateCall:
 class StateNames(Names):
     """The descriptors of a `StateCall`: its first arguments are parameters and buffers."""
 
-    def __init__(self, function: StateCall, call: FlatArguments, entry: CompiledEntry) -> None:
-        super().__init__(function, call, entry)
+    def __init__(self, function: StateCall, call: FlatArguments, cut: CapturedCut) -> None:
+        super().__init__(function, call, cut)
         self.state = function.state
         self.parameters = ("state", *parameter_names(function.module))
 
@@ -223,15 +208,17 @@ def aot_export_joint_with_descriptors(
     function = StateCall(mod, LiftedState.of(mod))
     how = make_options(backend="reference", dynamic=False, decompositions=decompositions)
     given = (list(function.state.tensors), *args)
+    call = call_of(given, dict(kwargs or {}))
     with enable_grad():
-        entry, graph = _exported(function, given, dict(kwargs or {}), how)
-    if not entry.meta.training:
+        cut = cut_of(function, call, how)
+    if not cut.meta.training:
         raise ExportError(
             "export: no result is differentiable, expected a Module with a parameter or argument "
             "that requires grad"
         )
-    call = call_of(given, dict(kwargs or {}))
-    return JointWithDescriptors(graph, StateNames(function, call, entry), function, decompositions)
+    return JointWithDescriptors(
+        cut.joint, StateNames(function, call, cut), function, decompositions
+    )
 
 
 def aot_compile_joint_with_descriptors(

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from aotlite.autograd import grad
+from aotlite.eager.base.modes import no_grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import Place, own_attributes, substituting
 from aotlite.ir.errors import ExportError, noted
@@ -82,7 +83,8 @@ class LiftedFunction:
         flat = self._results(result)
         inputs = [*state, *leaves_of((args, kwargs))]
         gradients = [] if self.loss is None else self._gradients(flat, inputs)
-        return [[_own(each) for each in results] for results in (new, flat, gradients)]
+        with no_grad():
+            return [[_own(each) for each in results] for results in (new, flat, gradients)]
 
     def _assigned(self, state: Sequence[Tensor], now: Mapping[Place, object]) -> list[Any]:
         """The new values of the buffers that were assigned, in their own order (EXP-13)."""
@@ -133,7 +135,7 @@ def leaves_of(tree: Any) -> list[Any]:
 
 def _own(result: Any) -> Any:
     """A copy, so that each result is an output of its own, and no view that the runtime makes."""
-    return result.detach().clone() if isinstance(result, Tensor) else result
+    return result.clone() if isinstance(result, Tensor) else result
 
 
 def _checked_loss(flat: list[Any], index: int) -> Tensor:

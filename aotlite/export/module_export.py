@@ -12,12 +12,13 @@ from typing import Any
 import attrs
 import optree
 
-from aotlite.api import CompiledFunction
 from aotlite.descriptors.names import parameter_names
-from aotlite.eager.base.modes import enable_grad, no_grad
+from aotlite.eager.base.modes import is_grad_enabled, set_grad_enabled
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
+from aotlite.export.capture_cut import CapturedCut, cut_of
 from aotlite.export.lifted_function import LiftedFunction, LiftedState, leaves_of
+from aotlite.export.pre_dispatch import PRE_DISPATCH_STAGES
 from aotlite.export.signature import BackwardSignature, GraphSignature
 from aotlite.ir.errors import ArgumentError, ExportError, noted
 from aotlite.ir.graph import Graph, Node, name_from
@@ -35,7 +36,7 @@ from aotlite.ir.graph.role import (
 )
 from aotlite.ir.graph.verify import verify
 from aotlite.nn.module import Module
-from aotlite.pipeline import CompiledEntry
+from aotlite.pipeline.arguments import call_of
 from aotlite.pipeline.options import make_options
 from aotlite.stages.s7_simplify.common_subexpressions import eliminate_dead_code
 
@@ -47,6 +48,7 @@ def aot_export_module(
     *,
     trace_joint: bool = False,
     output_loss_index: int | None = None,
+    pre_dispatch: bool = False,
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     dynamic_shapes: Any = None,
 ) -> tuple[Graph, GraphSignature]:
@@ -56,6 +58,8 @@ def aot_export_module(
     written or assigned inputs, the results, and with `trace_joint` the gradients of the loss,
     result number `output_loss_index`. Nothing is written: the caller puts new values where the
     signature says. Without `trace_joint` the export runs under `no_grad`.
+    With `pre_dispatch` the graph has the ops as they were called, each with its grad mode, and
+    `with_gradients` differentiates it afterwards; the export runs in the present grad mode.
     `dynamic_shapes` has, by position or by the names of `forward`, a `Dim` by dimension, as that of
     `compile`: these sizes are symbols of the graph.
     Raises ExportError for what no such graph can say (EXP-4, EXP-5).
@@ -76,6 +80,11 @@ def aot_export_module(
     {'grad_primals_0': 'layer.weight', 'grad_primals_1': 'layer.bias'}
     """
     loss = _loss_index(trace_joint, output_loss_index)
+    if pre_dispatch and trace_joint:
+        raise noted(
+            ExportError("export: pre_dispatch and trace_joint are True, expected one of them"),
+            "A pre-dispatch graph is differentiated after the export. (EXP-4)",
+        )
     if not isinstance(mod, Module):
         raise ArgumentError(f"export: the module is {mod!r}, expected a Module")
     arguments = tuple(args), dict(kwargs or {})
@@ -89,12 +98,12 @@ def aot_export_module(
         decompositions=decompositions,
         dynamic_shapes=_shapes(mod, arguments, dynamic_shapes),
         dynamic=None if dynamic_shapes is not None else False,
+        stages=PRE_DISPATCH_STAGES if pre_dispatch else {},
     )
-    compiled = CompiledFunction(lifted, options)
-    with no_grad() if loss is None else enable_grad():
-        compiled.prepare(list(state.tensors), *arguments)
-    entry = compiled.entries[-1]
-    convention = _Convention(lifted, arguments, entry)
+    mode = set_grad_enabled(loss is not None or (pre_dispatch and is_grad_enabled()))
+    with mode:
+        cut = cut_of(lifted, call_of((list(state.tensors), *arguments), {}), options)
+    convention = _Convention(lifted, arguments, cut)
     convention.check()
     graph = convention.graph()
     verify(graph, functional=True, stage="export")
@@ -149,7 +158,7 @@ class _Convention:
 
     lifted: LiftedFunction
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
-    entry: CompiledEntry
+    cut: CapturedCut
 
     @property
     def _count(self) -> int:
@@ -157,7 +166,7 @@ class _Convention:
 
     def check(self) -> None:
         """Refuses what the convention cannot say (EXP-5, EXP-6)."""
-        forward, meta = self.entry.partition.forward, self.entry.meta
+        forward, meta = self.cut.partition.forward, self.cut.meta
         for each in meta.inputs:
             what = self._name(each.role)
             if isinstance(each.role, Hidden):
@@ -196,11 +205,11 @@ class _Convention:
     # --- the graph
     def graph(self) -> Graph:
         """The exported graph: that of the capture, with roles for what its results are."""
-        forward = self.entry.partition.forward
+        forward = self.cut.partition.forward
         roles = self._roles()
         pairs = zip(forward.output_roles, forward.outputs, strict=True)
         outputs = {roles.get(role, role): _without_copy(value) for role, value in pairs}
-        first, of = len(self.lifted.assigned), self.entry.meta.outputs
+        first, of = len(self.lifted.assigned), self.cut.meta.outputs
         constants = {
             Output(k): of[first + k].value  # type: ignore[union-attr]
             for k, is_tensor in enumerate(self.lifted.are_tensors)

@@ -45,6 +45,8 @@ class FlatArguments:
     spec: Any
     form: Any
     """The key of calls that share entries: containers, dict keys in order, places of ndarrays."""
+    takes_fakes: bool = False
+    """Whether tensors of a fake mode are accepted: an export runs nothing (EXP-18)."""
 
     @property
     def is_flat(self) -> bool:
@@ -77,12 +79,18 @@ class FlatArguments:
         found = []
         for index, leaf in enumerate(self.leaves):
             if isinstance(leaf, Tensor):
-                if leaf.storage.buffer is None and not (is_wrapper(leaf) and _is_whole(leaf)):
+                if leaf.storage.buffer is None and not self._accepts(leaf):
                     raise leaf.storage.no_data("compile")
                 found.append((index, leaf))
             elif not isinstance(leaf, TrackedObject):
                 check_leaf(leaf, _path((self.args, self.kwargs), index))
         return found
+
+    def _accepts(self, tensor: Tensor) -> bool:
+        """Whether a tensor without a buffer is an argument all the same."""
+        if is_wrapper(tensor):
+            return _is_whole(tensor)
+        return self.takes_fakes and getattr(tensor.storage.capture, "is_fake_mode", False)
 
 
 def call_of(args: tuple[object, ...], kwargs: dict[str, object]) -> FlatArguments:

@@ -129,7 +129,22 @@ def make_options(
     )
 
 
+_REPLACED = {
+    "is_export": "aotlite.export.aot_export_module(module, args)",
+    "pre_dispatch": "aotlite.export.aot_export_module(module, args, pre_dispatch=True)",
+    "no_tangents": "aotlite.export.aot_export_module(module, args, trace_joint=True, "
+    "output_loss_index=...), whose graph has the tangent of the loss inside",
+    "aot_id": "the number that each compilation gets: entry.number, in logs and dumps, too",
+    "fullgraph": "nothing: a function is always one graph, or an error says why not",
+    "mode": "backend=, partition= and device_graphs=",
+    "static_input_indices": "num_params_buffers=",
+}
+"""Options of PyTorch's compilers that have another name here, with what replaces them."""
+
+
 def _unknown(name: str) -> ArgumentError:
+    if name in _REPLACED:
+        return ArgumentError(f"compile: {name!r} is no option, expected {_REPLACED[name]}")
     backend, *others = [field.name for field in attrs.fields(Options)]
     known = [backend, "wait", *others, "device_graphs", "device_graph_sizes"]
     near = difflib.get_close_matches(name, known, 3) or known

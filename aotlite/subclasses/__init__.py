@@ -21,7 +21,7 @@ from aotlite.stages.s5_desugar.creation_meta import (
 )
 from aotlite.subclasses.encoded import EncodedTensor
 from aotlite.subclasses.masked import MaskedTensor, masked_tensor
-from aotlite.subclasses.parameters import unwrap_parameters
+from aotlite.subclasses.parameters import unwrap_parameters, unwrap_subclass_parameters
 from aotlite.subclasses.quantized import QuantizedTensor
 from aotlite.subclasses.sparse import SemiStructuredSparseTensor
 from aotlite.subclasses.two_tensor import TwoTensor
@@ -48,5 +48,6 @@ __all__ = [
     "unwrap",
     "unwrap_joint",
     "unwrap_parameters",
+    "unwrap_subclass_parameters",
     "wrap",
 ]

@@ -1,4 +1,4 @@
-"""`unwrap_parameters`: replaces parameters that are wrappers by their dense parts (SUB-22).
+"""`unwrap_subclass_parameters`: parameters that are wrappers become dense ones (SUB-22).
 
 Spec: `specs/subclasses.md`.
 """
@@ -66,7 +66,7 @@ class _How:
         if type(grad) is not self.kind:
             raise noted(
                 SubclassError(
-                    f"unwrap_parameters: the gradient of {self.name!r} is a "
+                    f"unwrap_subclass_parameters: the gradient of {self.name!r} is a "
                     f"{type(grad).__name__}, expected a {self.kind.__name__}"
                 ),
                 "The parts of a gradient are the gradients of the parts. Keep the parameter whole "
@@ -75,7 +75,7 @@ class _How:
         return [getattr(grad, name) for name in self.attributes]
 
 
-def unwrap_parameters(module: Module) -> Module:
+def unwrap_subclass_parameters(module: Module) -> Module:
     """Replaces parameters that are wrappers by dense ones, in all submodules, in place.
 
     The parts of `p` become parameters `p__a`, `p__b` (buffers, where they cannot have gradients).
@@ -89,13 +89,14 @@ def unwrap_parameters(module: Module) -> Module:
     ...         self.by = al.nn.Parameter(TwoTensor(al.ones(2), al.zeros(2)))
     ...     def forward(self, x):
     ...         return x * self.by
-    >>> scale = unwrap_parameters(Scale())
+    >>> scale = unwrap_subclass_parameters(Scale())
     >>> [name for name, _ in scale.named_parameters()], type(scale.by).__name__
     (['by__a', 'by__b'], 'TwoTensor')
     """
     if not isinstance(module, Module):
         raise ArgumentError(
-            f"unwrap_parameters: the module is a {type(module).__name__}, expected a Module"
+            f"unwrap_subclass_parameters: the module is a {type(module).__name__}, expected a "
+            "Module"
         )
     found: list[tuple[Module, list[_How]]] = []
     for each in module.modules():
@@ -121,8 +122,8 @@ def _check_free(module: Module, hows: list[_How]) -> None:
             if hasattr(module, name):
                 raise noted(
                     ArgumentError(
-                        f"unwrap_parameters: {type(module).__name__} has an attribute {name!r}, "
-                        f"expected none: a part of {how.name!r} is to be called so"
+                        f"unwrap_subclass_parameters: {type(module).__name__} has an attribute "
+                        f"{name!r}, expected none: a part of {how.name!r} is to be called so"
                     ),
                     "Rename the attribute. (SUB-22)",
                 )
@@ -149,3 +150,6 @@ def _read_by(module: Module, hows: list[_How]) -> None:
     kind = type(module)
     made = {how.name: property(how.of, doc=f"{how.kind.__name__} of its parts") for how in hows}
     module.__class__ = type(kind.__name__, (kind,), {**made, "__module__": kind.__module__})
+
+
+unwrap_parameters = unwrap_subclass_parameters  # the name in the release before

@@ -17,7 +17,7 @@ from aotlite.export import GraphSignature, aot_export_module
 from aotlite.ir.graph import Graph
 from aotlite.ir.run.interpreter import run_graph
 from aotlite.nn import functional as F
-from aotlite.subclasses import TwoTensor
+from aotlite.subclasses import QuantizedTensor, TwoTensor, unwrap_subclass_parameters
 
 
 def snapshot(tensor: Any) -> Any:
@@ -375,3 +375,17 @@ def test_assigned_parameter_is_refused() -> None:
     module = Step(assigns_weight, scale=nn.Parameter(al.ones(1)))
     with pytest.raises(al.ExportError, match="forward assigns parameter 'scale', expected one"):
         aot_export_module(module, (al.ones(2),))
+
+
+@pytest.mark.rules("EXP-5", "SUB-22")
+def test_module_with_wrappers_is_exported_by_their_parts() -> None:
+    def body(self: Any, x: Any) -> Any:
+        return (F.linear(x, self.by, self.first.bias).sum(),)
+
+    held = nn.Parameter(QuantizedTensor.from_dense(al.ones(2, 3)), requires_grad=False)
+    module = Step(body, by=held)
+    with pytest.raises(al.ExportError, match="an input is a QuantizedTensor") as caught:
+        aot_export_module(module, (al.ones(4, 3),))
+    assert "unwrap_subclass_parameters(module)" in caught.value.__notes__[0]
+    signature = check(unwrap_subclass_parameters(module), (al.ones(4, 3),), 0)
+    assert {"by__values", "by__scale"} <= {*signature.inputs_to_buffers.values()}

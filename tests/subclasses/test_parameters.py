@@ -8,7 +8,7 @@ import pytest
 
 import aotlite as al
 from aotlite.ir.errors import ArgumentError, SubclassError
-from aotlite.subclasses import TwoTensor, unwrap_parameters
+from aotlite.subclasses import TwoTensor, unwrap_subclass_parameters
 
 
 def pair(a: float, b: float) -> TwoTensor:
@@ -60,7 +60,7 @@ def test_gradients_of_parts_are_parts_of_gradients() -> None:
     for name, grad in gradients(whole, whole).items():
         expected |= flat(name, grad)
     for compiled in (False, True):
-        model = unwrap_parameters(Net())
+        model = unwrap_subclass_parameters(Net())
         function = al.compile(model) if compiled else model
         found = {name: grad.tolist() for name, grad in gradients(model, function).items()}
         assert found == expected
@@ -69,30 +69,30 @@ def test_gradients_of_parts_are_parts_of_gradients() -> None:
 
 @pytest.mark.rules("SUB-22")
 def test_steps_on_parts_are_seen_by_the_wrapper() -> None:
-    model: Any = unwrap_parameters(Scale())
+    model: Any = unwrap_subclass_parameters(Scale())
     optimizer = al.optim.SGD(model.parameters(), lr=0.5)
     (model.by * 2).sum().backward(TwoTensor(al.tensor(1.0), al.tensor(2.0)))
     optimizer.step()
     assert (model.by.a.tolist(), model.by.b.tolist()) == ([0.0, 0.0], [1.0, 1.0])
     assert set(model.state_dict()) >= {"by__a", "by__b", "off__a__a", "off__b__b", "kept__a"}
-    other: Any = unwrap_parameters(Scale())
+    other: Any = unwrap_subclass_parameters(Scale())
     other.load_state_dict(model.state_dict())
     assert other.by.b.tolist() == [1.0, 1.0]
 
 
 def test_modules_without_wrappers_stay_as_they_are() -> None:
     model = al.nn.Linear(2, 3)
-    assert unwrap_parameters(model) is model
+    assert unwrap_subclass_parameters(model) is model
     assert type(model) is al.nn.Linear
 
 
 def test_what_is_no_module_is_refused() -> None:
     with pytest.raises(ArgumentError, match="the module is a list, expected a Module"):
-        unwrap_parameters([])  # type: ignore[arg-type]
+        unwrap_subclass_parameters([])  # type: ignore[arg-type]
 
 
 def test_a_gradient_of_another_class_names_both() -> None:
-    model: Any = unwrap_parameters(Scale())
+    model: Any = unwrap_subclass_parameters(Scale())
     with pytest.raises(SubclassError, match="gradient of 'by' is a Tensor, expected a TwoTensor"):
         model.by.backward(al.ones(2))
 
@@ -102,7 +102,7 @@ def test_names_that_are_taken_are_refused_before_anything_changes() -> None:
         model: Any = Scale()
         model.by__a = taken
         with pytest.raises(ArgumentError, match="Scale has an attribute 'by__a', expected none"):
-            unwrap_parameters(model)
+            unwrap_subclass_parameters(model)
         assert type(model.by) is TwoTensor
         assert type(model) is Scale
 
@@ -110,7 +110,7 @@ def test_names_that_are_taken_are_refused_before_anything_changes() -> None:
 def test_tied_parameters_stay_tied() -> None:
     model: Any = Scale()
     model.again = model.by
-    unwrap_parameters(model)
+    unwrap_subclass_parameters(model)
     assert model.again__a is model.by__a
     names = [name for name, _ in model.named_parameters()]
     assert not {"by__a", "again__a"} <= set(names)

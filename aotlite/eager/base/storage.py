@@ -140,6 +140,15 @@ class Storage:
 
 def no_data(what: str, storage: Storage) -> Exception:
     """The error for access to the data of a captured tensor on this storage."""
+    if getattr(storage.capture, "is_fake_mode", False):
+        return noted(
+            UnsupportedError(
+                f"{what}: the tensor belongs to a fake mode and has no data, expected a tensor "
+                "with data"
+            ),
+            "It has a shape but no values: compute with it in a `with` block of its mode, or "
+            "export a Module that holds it.",
+        )
     error = noted(
         UnsupportedError(
             f"{what}: the tensor belongs to a capture and has no data, expected a tensor with data"

@@ -92,9 +92,7 @@ def type_question(function: object, leaves: Sequence[object]) -> TypeQuestion | 
     return _Search().run([function, *leaves])
 
 
-def searched(
-    function: object, leaves: Sequence[object]
-) -> tuple[TypeQuestion | None, UserCode]:
+def searched(function: object, leaves: Sequence[object]) -> tuple[TypeQuestion | None, UserCode]:
     """`type_question`, and the functions that were found before that, with their modules."""
     search = _Search()
     question = search.run([function, *leaves])

@@ -92,15 +92,14 @@ def region_entry(
     """The entry of a region, with its instance for the call that was captured."""
     sizes = captured.recorder.sizes
     assert sizes is not None
-    real_of = captured.recorder.real_of
-    reals: dict[InputRole, Any] = {each.role: real_of(each.fake) for each in captured.inputs}
+    reals = _reals(captured)
     facts = GuardedFacts.of(captured, cut.meta)
     first = facts.values(request.leaves, reals, cut.meta, cut.convention.bases, cut.partition)
     source = FunctionSource()
     sized = [*sizes.metas, *map(Primal, sizes.numbers)]
     checks = write_guards(source, first, marks=False, sized=sized)
     light, guards = _kept(cut, sizes), _guards(sizes, compilation)
-    members = {id(reals[each.role]) for each in captured.inputs if each.family is not None}
+    members = {id(real) for real in _reals(captured, family=True).values()}
     counted = CountedSegments.of(light, sizes, guards) if sizes.counts else None
     if counted is not None:
         light = counted.records[-1]
@@ -125,6 +124,29 @@ def region_entry(
     made = compilation.number, region, light.meta, region.shown, cut.containers
     known = plain, facts_of(first.guards), _free_symbols(sizes, guards)
     return CompiledEntry(*made, *known, cut.convention, hidden_places(first.guards))
+
+
+def checked_symbols(
+    partition: Partition,
+    captured: Captured,
+    request: Request,
+    compilation: Compilation,
+    again: Retraced,
+) -> Partition:
+    """The partition with symbols, as users see it. Raises GuardError if the function fixes a size
+    that was marked or named, after the proof that the guards imply what was used."""
+    sizes = captured.recorder.sizes
+    assert sizes is not None
+    _prove(sizes, _guards(sizes, compilation), request, compilation)
+    members = {id(r) for r in _reals(captured, family=True).values()}
+    check_marks(sizes, captured.inputs, Retrace.of(request, again, compilation, members))
+    return _shown(partition)
+
+
+def _reals(captured: Captured, *, family: bool = False) -> dict[InputRole, Any]:
+    """The caller's tensors by role; with `family` those that share a base alone."""
+    of = captured.recorder.real_of
+    return {i.role: of(i.fake) for i in captured.inputs if not family or i.family is not None}
 
 
 def show_numbers(captured: Captured, request: Request, compilation: Compilation) -> None:

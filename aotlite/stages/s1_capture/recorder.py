@@ -300,7 +300,7 @@ class CaptureRecorder:
             requires_grad,
             place,
             storage,
-            id(tensor.storage if wraps else tensor.storage.buffer),
+            id(tensor.storage if wraps or tensor.storage.capture else tensor.storage.buffer),
             family=family,
             entry_chain=fake._chain,
         )

@@ -182,7 +182,7 @@ class _StandIns:
         return made
 
     def _alone(self, real: Tensor) -> Tensor:
-        made = Tensor(self._storage(real.storage), real.meta, real.offset)
+        made = Tensor(self._storage(real), real.meta, real.offset)
         copy_autograd(real, made, requires_grad=real.requires_grad_outside())
         if real._base is not None:
             made._base = self._tensor(real._base)
@@ -198,11 +198,13 @@ class _StandIns:
             made.requires_grad_()
         return made
 
-    def _storage(self, real: Storage) -> Storage:
+    def _storage(self, tensor: Tensor) -> Storage:
+        real = tensor.storage
         made = self._storages.get(id(real))
         if made is None:
-            buffer = _bytes(real.nbytes())
-            made = self._storages[id(real)] = Storage(buffer, writable=real.writable)
+            seen = (tensor.offset + tensor.meta.span) * tensor.dtype.itemsize
+            size = seen if real.buffer is None else real.nbytes()  # of a fake mode, or with data
+            made = self._storages[id(real)] = Storage(_bytes(size), writable=real.writable)
         return made
 
 

@@ -1,0 +1,68 @@
+"""`cut_of`: stages 1 to 8 on a function and arguments, which nothing lowers or runs (EXP-16)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from aotlite.export.fake_mode import check_one_mode
+from aotlite.ir.graph import Graph, name_from
+from aotlite.pipeline import STAGES, Request
+from aotlite.pipeline.arguments import FlatArguments, flat_results, on_leaves
+from aotlite.pipeline.journey import retraced
+from aotlite.pipeline.logs.stage_events import compiling
+from aotlite.pipeline.options import Options
+from aotlite.pipeline.request import Compilation
+from aotlite.pipeline.size_regions.choice import symbolic_sizes
+from aotlite.pipeline.size_regions.records import StageRecords
+from aotlite.pipeline.size_regions.region import checked_symbols
+from aotlite.stages.records.backward.partition import Partition
+from aotlite.stages.records.capture import Captured, Containers
+from aotlite.stages.records.convention import Convention
+from aotlite.stages.records.guards.access_paths import AccessPath
+from aotlite.stages.records.guards.guard_records import hidden_places
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
+
+
+@attrs.frozen(eq=False)
+class CapturedCut:
+    """What stages 1 to 8 leave of a function."""
+
+    meta: FunctionMeta
+    convention: Convention
+    partition: Partition
+    containers: Containers
+    hidden: Mapping[int, AccessPath]
+    """Where each call finds the hidden inputs, by number."""
+    joint: Graph
+    """The graph behind stage 7."""
+
+
+def cut_of(function: Callable[..., Any], call: FlatArguments, options: Options) -> CapturedCut:
+    """Runs stages 1 to 8. Arguments may be tensors of a fake mode (EXP-18), and marked sizes are
+    symbols (EXP-19). Raises ExportError for tensors of two modes."""
+    check_one_mode(call.leaves)
+    call = attrs.evolve(call, takes_fakes=True)
+    graphs: dict[str, Any] = {}
+    options = attrs.evolve(options, observer=graphs.__setitem__)
+    refused: list[str] = []
+    sizes = symbolic_sizes(function, call, (), options, {}, refused)
+    name = name_from(getattr(function, "__name__", type(function).__name__))
+    given = call.leaves, call.tensors(), flat_results, name, sizes, refused
+    request = Request(function, on_leaves(function, call), *given)
+    made: list[CapturedCut] = []
+
+    def rest(captured: Captured, cut: StageRecords) -> None:
+        partition = cut.partition
+        if captured.recorder.sizes:
+            partition = checked_symbols(partition, captured, request, compilation, retraced)
+        records = cut.meta, cut.convention, partition, cut.containers
+        hidden = hidden_places(captured.recorder.guards)
+        made.append(CapturedCut(*records, hidden, graphs["7 simplify"]))
+
+    compilation = Compilation.begin(options, STAGES)
+    with compiling(request, compilation):
+        retraced(request, compilation, rest)
+    return made[0]
