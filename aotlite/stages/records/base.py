@@ -16,6 +16,7 @@ import attrs
 from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.ir.errors import FormatError
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.files import dumps
 from aotlite.ir.graph.node_text import literal
 from aotlite.ir.graph.role import ROLES
 from aotlite.ir.meta import TensorMeta
@@ -117,7 +118,7 @@ _LIVING = {"node", "witness"}
 def _differences(path: str, a: Any, b: Any) -> Iterator[str]:
     if type(a) is not type(b):
         yield f"{path or 'the record'} is {a!r}, expected {b!r}"
-    elif isinstance(a, Record):
+    elif isinstance(a, Record) or _is_part_of_record(a):
         for field in _fields(a):
             if field.name not in _LIVING:
                 inner = f"{path}.{field.name}" if path else field.name
@@ -125,6 +126,14 @@ def _differences(path: str, a: Any, b: Any) -> Iterator[str]:
     elif isinstance(a, ViewChain):
         if where_it_leads(a) != where_it_leads(b):
             yield f"{path} is {chain_text(a) or 'none'}, expected {chain_text(b) or 'none'}"
+    elif isinstance(a, Graph):
+        if a is not b and dumps(a, places=False) != dumps(b, places=False):
+            yield f"{path} is {b!r} with other nodes, expected those of {a!r}"
+    elif isinstance(a, dict):
+        yield from _differences(f"the keys of {path}", tuple(a), tuple(b))
+        yield from _differences(path, tuple(a.values()), tuple(b.values()))
+    elif isinstance(a, BaseException):
+        yield from _differences(f"the arguments of {path}", a.args, b.args)
     elif isinstance(a, tuple):
         if len(a) != len(b):
             yield f"the number of {path} is {len(a)}, expected {len(b)}"
@@ -134,8 +143,19 @@ def _differences(path: str, a: Any, b: Any) -> Iterator[str]:
         yield f"{path} is {a!r}, expected {b!r}"
 
 
+def _is_part_of_record(value: object) -> bool:
+    """Whether it is no `Record`, and has fields like one: guards, states of the generator."""
+    kind = type(value)
+    is_plain = isinstance(value, (*ROLES, TensorMeta, Graph))
+    return (
+        attrs.has(kind) and kind.__module__.startswith("aotlite.stages.records.") and not is_plain
+    )
+
+
 def _same(a: object, b: object) -> bool:
     """Whether values are equal: nan equals nan, 0.0 does not equal -0.0."""
+    if isinstance(a, frozenset):  # which is printed in any order
+        return a == b
     return a is b or (a == b and repr(a) == repr(b)) or (a != a and b != b)
 
 

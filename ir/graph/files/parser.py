@@ -33,7 +33,7 @@ class Misfit:
     what: str
 
 
-def parsed(text: str | bytes, max_bytes: int) -> object:
+def parsed(text: str | bytes, max_bytes: int, depth: int = DEPTH) -> object:
     """The value of a JSON text. Raises FormatError for other text, and beyond the limits."""
     data = _encoded(text)
     if len(data) > max_bytes:
@@ -46,7 +46,7 @@ def parsed(text: str | bytes, max_bytes: int) -> object:
         error = FormatError(f"serialize: {got}, expected at most {max_bytes // BYTES_A_MARK}")
         raise noted(error, "more are read with a larger max_bytes")
     bare = _outside_strings(data)
-    _check_depth(bare)
+    _check_depth(bare, depth)
     # Hooks for every number would take a fifth of the time.
     long = _has_long_number(bare)
     try:
@@ -87,18 +87,18 @@ def _outside_strings(data: bytes) -> bytes:
     return b"".join(data.split(b'"')[::2])
 
 
-def _check_depth(bare: bytes) -> None:
+def _check_depth(bare: bytes, depth: int) -> None:
     """Refuses deeply nested brackets, on which the recursive parser would overflow the stack.
 
-    It removes pairs from the inside out, DEPTH times. Text that is cut off or has a bracket too
+    It removes pairs from the inside out, `depth` times. Text that is cut off or has a bracket too
     many leaves a few brackets, which the parser reports.
     """
     marks = bare.translate(None, _NO_BRACKETS)
-    for _ in range(DEPTH):
+    for _ in range(depth):
         marks = marks.replace(b"[]", b"").replace(b"{}", b"")
-    if len(marks) > 2 * DEPTH:
+    if len(marks) > 2 * depth:
         got = "the brackets are nested too deeply or do not match"
-        raise FormatError(f"serialize: {got}, expected at most {DEPTH} inside one another")
+        raise FormatError(f"serialize: {got}, expected at most {depth} inside one another")
 
 
 def _has_long_number(bare: bytes) -> bool:

@@ -5,7 +5,7 @@ Ground floor. Spec: `specs/serialize.md`, SER-15 and SER-16.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
 from aotlite.ir.errors import UnsupportedError, noted
@@ -53,8 +53,22 @@ class WrittenSymbols:
         answers = any(isinstance(each.fact, Answer) for each in self.guards)
         self.is_closed = not (self.parameters or answers or says_sizes(graph.output_roles))
         """Whether sizes of inputs, and comparisons, say it all: then the second version has it."""
-        sizes += [size for each in self.guards for size in _sides(each) if type(size) is SymInt]
-        self.sizes = sizes
+        self.sizes = [*sizes, *self._guarded()]
+
+    @classmethod
+    def of(
+        cls, table: SymbolTable, sizes: Iterable[SymInt], guards: Sequence[Assumption]
+    ) -> WrittenSymbols:
+        """The tables of these sizes and guards, which no graph has."""
+        made = cls.__new__(cls)
+        made.table, made.parameters, made.guards, made.is_closed = table, {}, list(guards), True
+        made.sizes = [*sizes, *made._guarded()]
+        return made
+
+    def _guarded(self) -> list[SymInt]:
+        """The sizes of which the guards speak."""
+        sides = [size for each in self.guards for size in _sides(each)]
+        return [size for size in sides if type(size) is SymInt]
 
     def tables(
         self, place: Callable[[Location], int] | None, role: Callable[[Role | None], object]

@@ -42,7 +42,7 @@ from aotlite.ir.provenance.location import Location, Place, Places
 from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.symint import SymInt
 
-__all__ = ["FORMAT", "VERSION", "in_file_order", "text_of"]
+__all__ = ["FORMAT", "VERSION", "in_file_order", "role_entry", "text_of"]
 
 FORMAT: Final = "aotlite graph"
 VERSION: Final = 3
@@ -68,7 +68,7 @@ def text_of(graph: Graph, *, places: bool) -> str:
         "format": FORMAT,
         "version": writer.version,
         "name": _name("the name of the graph", graph.name),
-        **({} if symbols is None else symbols.tables(writer.place if places else None, _role)),
+        **({} if symbols is None else symbols.tables(writer.place if places else None, role_entry)),
         "metas": [writer.meta_entry(meta) for meta in writer.metas],
         "places": [attrs.asdict(place) for place in writer.places],
         "constants": list(writer.constants.values()),
@@ -121,7 +121,11 @@ class _Writer:
             case "call":
                 entry = self.call(index, node)
             case "placeholder":
-                entry = {"op": "placeholder", "role": _role(node.role), "meta": self.meta(node)}
+                entry = {
+                    "op": "placeholder",
+                    "role": role_entry(node.role),
+                    "meta": self.meta(node),
+                }
             case "get_attr":
                 entry = {
                     "op": "get_attr",
@@ -131,7 +135,7 @@ class _Writer:
             case _:
                 values = [self.argument(value) for value in node.args[0]]
                 roles: Any = node.role
-                entry = {"op": "output", "args": values, "role": list(map(_role, roles))}
+                entry = {"op": "output", "args": values, "role": list(map(role_entry, roles))}
         self.refs[node] = f"%{index}"
         self.records(node, entry)
         return entry
@@ -309,7 +313,7 @@ def in_file_order(data: bytes, dtype: DType, order: str = sys.byteorder) -> byte
     return np.frombuffer(data, np.uint8).reshape(-1, unit)[:, ::-1].tobytes()
 
 
-def _role(role: object) -> str | Json:
+def role_entry(role: object) -> str | Json:
     """The role's text; or an object with it and the field that the text leaves out."""
     bare, field, extra = _bared(role)
     if not role_fits(bare) or parse_role(str(bare)) != bare:

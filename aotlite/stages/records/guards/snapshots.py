@@ -68,6 +68,11 @@ class Snapshot:
         """
         self._looks, self._values_of_met, self._start = tuple(looks), values_of_met, start
 
+    @property
+    def content(self) -> tuple[tuple[Look, ...], tuple[int, ...], int]:
+        """What it was made of: looks, values of the objects met, number of the first new one."""
+        return self._looks, tuple(self._values_of_met), self._start
+
     def holds(self, value: object) -> bool:
         """Whether the snapshot, which is one of one value, holds for this one."""
         return self.first_change((value,)) is None
@@ -224,16 +229,16 @@ def _is_plain_value(value: object, expected: object, holders: list[Any], met: li
 
 
 @attrs.frozen
-class _ModuleForm:
+class ModuleForm:
     """The form of a Module: its class, and the names and types of attributes that count."""
 
     kind: type
     parts: tuple[tuple[str, type], ...]
-    accepted: set[object] = attrs.field(eq=False)
+    accepted: set[object] = attrs.field(factory=set, eq=False)
     """Names and types of all attributes, as they were found with these parts."""
 
     @classmethod
-    def of(cls, value: object, own: dict[str, object]) -> _ModuleForm:
+    def of(cls, value: object, own: dict[str, object]) -> ModuleForm:
         return cls(type(value), _parts(own), {(tuple(own), tuple(map(type, own.values())))})
 
 
@@ -241,6 +246,22 @@ def _parts(own: Mapping[str, object]) -> tuple[tuple[str, type], ...]:
     """The attributes of a Module that are no plain values, in order, with their types."""
     kinds = (*COMPOUND, type(None), *_CALLED)
     return tuple([(name, type(value)) for name, value in own.items() if isinstance(value, kinds)])
+
+
+TESTS: dict[str, Callable[..., bool]] = {
+    "exact": _is_exact,
+    "leaf": _is_leaf,
+    "tensor": _is_tensor,
+    "wrapper": _is_wrapper,
+    "module": _is_module,
+    "sequence": _is_sequence,
+    "dict": _is_dict,
+    "dict of any keys": _is_dict_of_any_keys,
+    "long": _is_long,
+    "kind": _is_kind,
+    "plain value": _is_plain_value,
+}
+"""The tests of looks by name, for files."""
 
 
 # ------------------------------------------------------------------------------------- the walk
@@ -319,7 +340,7 @@ class Snapshotter:
         if not self._deep:
             return self._add(holder, key, _is_kind, type(value))
         own = dict(attributes_of(value))
-        form = _ModuleForm.of(value, own)
+        form = ModuleForm.of(value, own)
         return self._open(holder, key, value, _is_module, form, own.items(), inside=True)
 
     def _container(self, holder: int, key: object, value: Any, *, inside: bool) -> _Items | None:
@@ -420,6 +441,11 @@ class Same:
 
     def _thing(self) -> object:
         return self._strong if self._weak is None else self._weak()
+
+    @property
+    def thing(self) -> object:
+        """The object; None if it is no more."""
+        return self._thing()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Same) and (
