@@ -213,6 +213,8 @@ class FunctionTexts:
         self.dtypes: set[dtypes.DType] = set()
         self.streams = self.tiles = False
         """Whether the text needs the helper of streaming stores; of transposing tiles."""
+        self.spreads, self.pointers = False, 0
+        """Whether it needs the helper of shared kernels; the most pointers of a step of a table."""
 
     def name(self, scalar: Scalar) -> str:
         """Returns the C name of a function, and prints the function if it is new. A function comes

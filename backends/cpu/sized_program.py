@@ -19,8 +19,9 @@ import numpy as np
 from aotlite.backends.c_family.size_names import ArenaPlace, MostChunks, SizeNames
 from aotlite.backends.calling_convention import Run
 from aotlite.backends.cpu.compiled_program import BRIEF, execution, held_temporaries
-from aotlite.backends.cpu.emit.c_program import Work, most_chunks, print_sized
+from aotlite.backends.cpu.emit.c_program import Work, print_sized
 from aotlite.backends.cpu.emit.c_text import PrintedC, ProgramText
+from aotlite.backends.cpu.emit.calls.kernel_calls import most_chunks
 from aotlite.backends.cpu.runtime.launch import Signature, launcher
 from aotlite.backends.cpu.runtime.result_memory import RESULTS
 from aotlite.backends.loops.arena import in_order, lives_of, placed, rounded

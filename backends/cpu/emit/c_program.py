@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from aotlite.backends.c_family.axis_passes import cost
 from aotlite.backends.c_family.c_types import (
     BFLOAT16,
     DIVISIONS,
@@ -29,7 +28,22 @@ from aotlite.backends.c_family.scalar_text import FunctionTexts, KernelFacts, in
 from aotlite.backends.c_family.size_names import SizeNames
 from aotlite.backends.cpu.emit.c_kernel import KernelPrinter
 from aotlite.backends.cpu.emit.c_text import PrintedC
-from aotlite.backends.cpu.emit.gemm_calls import gemm_lines
+from aotlite.backends.cpu.emit.calls.gemm_calls import gemm_lines, shared_gemm, shared_products
+from aotlite.backends.cpu.emit.calls.kernel_calls import (
+    nanoseconds_of_point,
+    parallel,
+    parallel_sized,
+    units_of,
+)
+from aotlite.backends.cpu.emit.calls.shared_steps import (
+    RUN_STEPS,
+    SPREAD,
+    Alike,
+    Place,
+    SharedCall,
+    SharedKernel,
+    SharedSteps,
+)
 from aotlite.backends.cpu.emit.loop_text import WHOLE, of_whole_rows
 from aotlite.backends.cpu.emit.masked_loops import IN_LINE, MASKS, narrowed
 from aotlite.backends.cpu.emit.transpose_tiles import TILES
@@ -49,20 +63,14 @@ from aotlite.backends.loops.program import (
     ValueCheck,
     loads_of,
     slots,
-    stores_of,
-    values_of,
     writes,
 )
+from aotlite.backends.loops.templates.kernel_memory import KernelMemory
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
-from aotlite.ir.scalar.expression import walk
 
-INLINE_NANOSECONDS = 8000
-"""The estimated time of a kernel above which waking other threads pays."""
-CHUNK_NANOSECONDS = 20000
 MOST_LINES = 280
 """The longest kernel that has one: each version is compiled."""
-CHUNKS_A_THREAD = 8
 
 Work = tuple[tuple[int, float], ...]
 """(number of points, estimated nanoseconds of a point) of each step of symbolic extents."""
@@ -109,13 +117,14 @@ class _ProgramPrinter:
         self.library = library or FunctionTexts()
         self.buffers = {buffer.number: buffer for buffer in program.buffers}
         self.kinds: dict[int, DType] = {n: b.dtype for n, b in self.buffers.items()}
+        self.memory = KernelMemory(self.buffers, plan)
         constants = [b for b in program.buffers if b.kind is BufferKind.CONSTANT]
         self.slots = tuple([buffer.number for buffer in (*slots(program), *constants)])
         self.nanoseconds = 0.0
         self.work: list[tuple[int, float]] = []
         """(points, nanoseconds of a point) of kernels and products of symbolic extents."""
         self.segments: list[str | Extern] = []
-        self.calls: list[list[str]] = []
+        self.calls: list[list[str | SharedCall]] = []
         self.direct = {} if sizes is None else direct_results(program)
 
     def printed(self) -> PrintedC:
@@ -135,6 +144,9 @@ class _ProgramPrinter:
         lines: list[str] = []
         for buffer in self.buffers.values():
             self.library.dtypes.add(buffer.dtype)
+        is_sized = self.sizes is not None
+        self.alike = {} if is_sized else self._alike()
+        products = {} if is_sized else shared_products(self.program.steps, self.stem)
         for k, step in enumerate(self.program.steps):
             if type(step) is Extern:
                 self.segments.append(step)
@@ -143,15 +155,24 @@ class _ProgramPrinter:
                 count = len(self.calls)
                 self.segments.append(f"{self.stem}_{count}")
                 self.calls.append([])
-            if type(step) is Kernel:
+            if type(step) is Kernel and k in self.alike:
+                lines += self._shared(step, *self.alike[k])
+            elif type(step) is Kernel:
                 lines += self._kernel(step, f"{self.stem}_k{k}")
             elif type(step) is ValueCheck:
                 self.calls[-1].append(f"if (*{self._in_slots(step.buffer)}) return 1;")
             elif type(step) is Gemm:
                 self._count(math.prod(step.batch) * step.m * step.n * step.k, 0.02)
-                self.calls[-1] += gemm_lines(step, self.kinds[step.c.buffer], self._in_slots)
+                kind = self.kinds[step.c.buffer]
+                call = shared_gemm(step, kind, self._place, self._in_slots, products)
+                self.calls[-1] += [call] if call else gemm_lines(step, kind, self._in_slots)
+        shared = [f"static const al_product {name} = {{{p}}};" for p, name in products.items()]
+        lines = [*shared, *lines]
         names = [each for each in self.segments if type(each) is str]
-        for name, calls in zip(names, self.calls, strict=True):
+        tables = SharedSteps(self.library)
+        texts = [tables.called(calls, name) for name, calls in zip(names, self.calls, strict=True)]
+        lines += tables.text()
+        for name, calls in zip(names, texts, strict=True):
             lines += [
                 f"int {name}(void **slots, const al_runtime *runtime)",
                 "{",
@@ -162,21 +183,52 @@ class _ProgramPrinter:
             ]
         return lines
 
+    # --- kernels that several steps run
+    def _alike(self) -> dict[int, tuple[tuple[int, ...], Alike]]:
+        """Returns, for each step whose kernel is that of another step on other buffers, its buffers
+        and all these steps (REG-2)."""
+        found: dict[object, Alike] = {}
+        kernels = [(k, step) for k, step in enumerate(self.program.steps) if type(step) is Kernel]
+        keys = {k: self.memory.key(step) for k, step in kernels} if len(kernels) > 1 else {}
+        for k, (_, key) in keys.items():
+            found.setdefault(key, Alike()).steps.append(k)
+        several = {k: (buffers, found[key]) for k, (buffers, key) in keys.items()}
+        return {k: each for k, each in several.items() if len(each[1].steps) > 1}
+
+    def _shared(self, kernel: Kernel, buffers: tuple[int, ...], alike: Alike) -> list[str]:
+        """Returns the text of a kernel that several steps run, if this is the first of them. Adds
+        the call for this step."""
+        lines: list[str] = []
+        if alike.printed is None:
+            lines = self._kernel(kernel, f"{self.stem}_k{alike.steps[0]}", (buffers, alike))
+        if alike.printed is not None:
+            self._count(alike.printed.points, alike.printed.each)
+            own = [buffers[place] for place in alike.printed.places]
+            where = list(map(self._place, own)), list(map(self._in_slots, own))
+            self.calls[-1].append(alike.printed.call(kernel.name, *where))
+        return lines
+
     # --- kernels
-    def _kernel(self, kernel: Kernel, name: str) -> list[str]:
+    def _kernel(
+        self, kernel: Kernel, name: str, shared: tuple[tuple[int, ...], Alike] | None = None
+    ) -> list[str]:
+        """Returns the text of a kernel, and adds its call, unless several steps share it."""
         if 0 in kernel.extents[: kernel.space] or not kernel.body:
             return []
         facts = self._facts(kernel)
         printer = KernelPrinter(kernel, self.kinds, facts, self.library)
         body = printer.text()
         numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
-        heirs = self._heirs(numbers, facts)
+        heirs = self.memory.heirs(numbers, facts.regions)
         given = [n for n in numbers if n not in heirs]
         written = writes(kernel) | set(heirs.values())
         alone = {n for n in given if [facts.region(k) for k in given].count(facts.region(n)) == 1}
         own = [(n, self.kinds[n], n in written, n in alone) for n in given]
         slots = "c->slots" if self.sizes is None else "slots"
         pointers = [self._pointer(n, slots) for n in given]
+        if shared is not None:  # the slots of a call of its task are the pointers that it needs
+            kinds = [memory_type(self.kinds[n]) for n in given]
+            pointers = [f"(({kind} *)c->slots[{place}])" for place, kind in enumerate(kinds)]
         own_sizes = [] if self.sizes is None else [self._sizes_in(slots)]
         arguments = ", ".join([*pointers, *own_sizes, "begin", "end"])
         choices, more = self._versions(kernel, printer, body, name, own)
@@ -194,7 +246,17 @@ class _ProgramPrinter:
             ]
             chosen = [f"{name}_on(c->slots, begin, end);"]
         task = self._task(kernel, name, printer, chosen)
-        return [f"/* {line} */" for line in str(kernel).splitlines()] + [
+        notes = [f"/* {line} */" for line in str(kernel).splitlines()]
+        if shared is None:
+            self._add_call(kernel, name, printer)
+        else:
+            buffers, alike = shared
+            places = tuple([buffers.index(n) for n in given])
+            alike.printed = SharedKernel.of(kernel, name, printer.loops, places)
+            notes.append(f"/* of the steps {', '.join(map(str, alike.steps))} */")
+            task = task if alike.printed.most > 1 else []
+            self.library.spreads |= alike.printed.most > 1
+        return notes + [
             head,
             "{",
             *[f"{memory_type(self.kinds[n])} *b{n} = (void *)b{k};" for n, k in heirs.items()],
@@ -205,25 +267,29 @@ class _ProgramPrinter:
             *task,
         ]
 
-    def _task(
-        self, kernel: Kernel, name: str, printer: KernelPrinter, chosen: Sequence[str]
-    ) -> list[str]:
-        """Returns the function of a kernel's chunk, and adds the call that runs all chunks."""
-        together = printer.loops.together
-        units = printer.loops.units // together if together == 1 else printer.loops.sets
+    def _add_call(self, kernel: Kernel, name: str, printer: KernelPrinter) -> None:
+        """Adds the call that runs all chunks of a kernel."""
+        units, together = units_of(printer.loops)
         times = f" * {together}" if is_axis(together) else ""
         points, each = math.prod(kernel.extents), nanoseconds_of_point(kernel)
         self._count(points, each)
         self.calls[-1] += (
-            _parallel(name, units, points * each)
+            parallel(name, units, points * each)
             if self.sizes is None or type(points) is type(units) is int
-            else _parallel_sized(
+            else parallel_sized(
                 name,
                 f"{units}{times}",
                 self.sizes.most_chunks(units, points * round(1000 * each)),
                 self._is_needed(kernel),
             )
         )
+
+    def _task(
+        self, kernel: Kernel, name: str, printer: KernelPrinter, chosen: Sequence[str]
+    ) -> list[str]:
+        """Returns the function of a kernel's chunk."""
+        units, together = units_of(printer.loops)
+        times = f" * {together}" if is_axis(together) else ""
         return [
             f"static void {name}_task(void *context, i64 chunk)",
             "{",
@@ -333,44 +399,13 @@ class _ProgramPrinter:
         if rows_only and any(type(each) is not Store for each in kernel.body):
             extents = (*extents, 1)
         sizes = {n: buffer.size for n, buffer in self.buffers.items()}
-        return KernelFacts(extents, space, sizes, self._regions(kernel), rows_only)
+        return KernelFacts(extents, space, sizes, self.memory.regions(kernel), rows_only)
 
-    def _regions(self, kernel: Kernel) -> dict[int, int]:
-        """Returns, for buffers of the kernel that share bytes of the arena, a number of these."""
-        found: dict[int, int] = {}
-        numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
-        for k, number in enumerate(numbers):
-            for other in numbers[:k]:
-                if self._share(number, other):
-                    found[number] = found.setdefault(other, -1 - other)
-                    break
-        return found
-
-    def _heirs(self, numbers: list[int], facts: KernelFacts) -> dict[int, int]:
-        """Returns, for each buffer at the address of another one of the kernel, that other buffer.
-
-        Both become one pointer. With two pointers a compiler must assume that a store changes
-        later loads, and does not vectorize.
-        """
-        found: dict[int, int] = {}
-        leaders: dict[tuple[int, int], int] = {}
-        for number in numbers:
-            if facts.region(number) != number:
-                place = facts.region(number), self.plan.offsets[number]
-                leader = leaders.setdefault(place, number)
-                if leader != number:
-                    found[number] = leader
-        return found
-
-    def _share(self, a: int, b: int) -> bool:
-        if a not in self.plan.offsets or b not in self.plan.offsets:
-            return False
-        first, second = self.plan.offsets[a], self.plan.offsets[b]
-        return first < second + self._bytes(b) and second < first + self._bytes(a)
-
-    def _bytes(self, number: int) -> int:
-        buffer = self.buffers[number]
-        return buffer.size * buffer.dtype.itemsize
+    def _place(self, number: int) -> Place:
+        """Returns the slot of a buffer, and the bytes behind it."""
+        if self.buffers[number].kind is BufferKind.TEMPORARY:
+            return len(self.slots), self.plan.offsets[number]
+        return self.slots.index(number), 0
 
     def _in_slots(self, number: int) -> str:
         return self._pointer(number, "slots")
@@ -401,58 +436,6 @@ def _parameters(buffers: Iterable[tuple[int, DType, bool, bool]]) -> str:
     return ", ".join(found)
 
 
-def _parallel(name: str, units: int, cost_: float) -> list[str]:
-    """Returns the call of a kernel: direct if it is short, else in chunks for the thread pool."""
-    most = most_chunks(units, cost_)
-    if most < 2:
-        return [f"{name}_task(&(call){{slots, 1}}, 0);"]
-    return [
-        "{",
-        f"i64 chunks = runtime->threads * {CHUNKS_A_THREAD};",
-        f"if (chunks > {most}) chunks = {most};",
-        "call c = {slots, runtime->threads > 1 ? chunks : 1};",
-        f"if (c.chunks == 1) {name}_task(&c, 0);",
-        f"else runtime->parallel({name}_task, &c, c.chunks);",
-        "}",
-    ]
-
-
-def _parallel_sized(name: str, units: str, chunks: str, needed: str) -> list[str]:
-    """Returns the call of a kernel of symbolic units, or time: `chunks` says how many there are at
-    most (`most_chunks`), `needed` whether it has anything to do. Without units nothing is called.
-    """
-    return [
-        *([f"if ({needed})"] if needed else []),
-        f"if ({chunks} > 1 && runtime->threads > 1) {{",
-        f"call c = {{slots, least(runtime->threads * {CHUNKS_A_THREAD}, {chunks})}};",
-        f"runtime->parallel({name}_task, &c, c.chunks);",
-        f"}} else if ({chunks}) {{",
-        f"{name}_on(slots, 0, {units});",
-        "}",
-    ]
-
-
-def most_chunks(units: int, cost_: float) -> int:
-    """Returns the most chunks of a kernel of so many units and nanoseconds: 0 without units, 1 if
-    it is short."""
-    if cost_ < INLINE_NANOSECONDS or units < 2:
-        return min(units, 1)
-    return max(2, min(units, int(cost_ / CHUNK_NANOSECONDS) + 1))
-
-
-def nanoseconds(kernel: Kernel) -> float:
-    """Returns the estimated time of a kernel on one thread, by bytes moved and operations."""
-    return math.prod(kernel.extents) * nanoseconds_of_point(kernel)
-
-
-def nanoseconds_of_point(kernel: Kernel) -> float:
-    """Returns the estimated time of one point of a kernel."""
-    roots = [value for statement in kernel.body for value in values_of(statement)]
-    operations = sum(cost(scalar) for scalar in walk(roots))
-    moved = sum(4 for _ in loads_of(kernel)) + 8 * len(stores_of(kernel))
-    return 0.02 * operations + 0.03 * moved
-
-
 def preamble(library: FunctionTexts) -> list[str]:
     """Returns the lines before the kernels: types, helpers and library functions."""
     lines = [declarations(), PRELUDE, DIVISIONS]
@@ -464,5 +447,9 @@ def preamble(library: FunctionTexts) -> list[str]:
         lines.append(TILES)
     if library.streams:
         lines.append(STREAM)
+    if library.spreads:
+        lines.append(SPREAD)
+    if library.pointers:
+        lines.append(RUN_STEPS % library.pointers)
     functions = [line for text in library.texts.values() for line in text.split("\n")]
     return [*lines, *indented(functions)]

@@ -5,31 +5,85 @@ Spec: `specs/c_printer.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from aotlite.backends.loops.program import Gemm, MatrixWindow
+from aotlite.backends.cpu.emit.calls.shared_steps import Place, SharedCall
+from aotlite.backends.loops.program import Gemm, MatrixWindow, Step
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.symbols.proving import Unproved, is_proved
 
+Pointer = Callable[[int], str]
+"""From the number of a buffer to the C text of its address."""
+
 BATCH_AXES = 4
 """The batch axes of the C struct `al_product`; further ones become C loops."""
 
 
-def gemm_lines(step: Gemm, dtype: DType, pointer: Callable[[int], str]) -> list[str]:
-    """Returns the C lines of a product; `pointer` returns the C text of a buffer's address."""
+def shared_products(steps: Iterable[Step], stem: str) -> dict[str, str]:
+    """Returns the C name of the record of each product that several steps have (REG-2)."""
+    count = Counter([_record(step) for step in steps if type(step) is Gemm])
+    several = [text for text, uses in count.items() if uses > 1 and text]
+    return {text: f"{stem}_product{k}" for k, text in enumerate(several)}
+
+
+def _record(step: Gemm) -> str:
+    """Returns the C text of the record of a product, on which its buffers have no influence; empty
+    for a product in loops."""
+    a, b, c, m, n = _as_called(step)
+    return (
+        "" if len(step.batch) > BATCH_AXES else " ".join(_product(step, (m, n), (a, b, c), 0)[1:-1])
+    )
+
+
+def shared_gemm(
+    step: Gemm,
+    dtype: DType,
+    place: Callable[[int], Place],
+    pointer: Callable[[int], str],
+    shared: Mapping[str, str],
+) -> SharedCall | None:
+    """Returns the call of a product whose record several steps have; None if it has its own.
+    `place` returns the slot of a buffer and bytes behind it, `pointer` the C text of its address.
+    """
+    name = shared.get(_record(step)) if shared else None
+    if name is None:
+        return None
+    windows = _as_called(step)[:3]
+    kind = "f64" if dtype is dtypes.float64 else "f32"
+    function = "dgemm_batched" if kind == "f64" else "sgemm_batched"
+    pointers = [f"(m_{kind} *){pointer(w.buffer)} + {w.start}" for w in windows]
+    places = []
+    for window in windows:
+        slot, behind = place(window.buffer)
+        places.append((slot, behind + window.start * dtype.itemsize))
+    direct, run = [
+        f"runtime->{function}(&{name}, 1, {a}, {b}, 0, {c});"
+        for a, b, c in (pointers, ("own[0]", "own[1]", "own[2]"))
+    ]
+    return SharedCall(step.name, f"{name}_{kind}_on", run, tuple(places), (direct,))
+
+
+def _as_called(step: Gemm) -> tuple[MatrixWindow, MatrixWindow, MatrixWindow, int, int]:
     a, b, c, m, n = step.a, step.b, step.c, step.m, step.n
     if _leading(c, m, n)[0]:
         # C is column-major, and BLAS writes rows: C^T = B^T A^T.
         a, b, c, m, n = _transposed(b), _transposed(a), _transposed(c), n, m
+    return a, b, c, m, n
+
+
+def gemm_lines(step: Gemm, dtype: DType, pointer: Callable[[int], str]) -> list[str]:
+    """Returns the C lines of a product; `pointer` returns the C text of a buffer's address."""
+    a, b, c, m, n = _as_called(step)
     extra = max(len(step.batch) - BATCH_AXES, 0)
     loops = [f"for (i64 g{k} = 0; g{k} < {step.batch[k]}; ++g{k}) {{" for k in range(extra)]
     kind = "f64" if dtype is dtypes.float64 else "f32"
     places = [f"(m_{kind} *){pointer(w.buffer)} + {_offset(w, extra)}" for w in (a, b, c)]
     function = "dgemm_batched" if kind == "f64" else "sgemm_batched"
-    call = f"runtime->{function}(&p, 1, {places[0]}, {places[1]}, 0, {places[2]});"
     product = _product(step, (m, n), (a, b, c), extra)
+    call = f"runtime->{function}(&p, 1, {places[0]}, {places[1]}, 0, {places[2]});"
     sizes = [each for each in (*step.batch, m, n) if type(each) is not int]
     some = f"if ({' && '.join([f'{each} > 0' for each in sizes])}) {{" if sizes else "{"
     return [f"/* {step.name} */", *loops, some, *product, call, "}", *["}" for _ in loops]]
