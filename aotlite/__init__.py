@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from aotlite.aot import aot_function as aot_function
     from aotlite.aot import aot_module as aot_module
     from aotlite.aot import aot_module_simplified as aot_module_simplified
+    from aotlite.aot import freeze as freeze
     from aotlite.api import CompiledFunction as CompiledFunction
     from aotlite.api import capture as capture
     from aotlite.api import compile as compile
@@ -161,6 +162,7 @@ if TYPE_CHECKING:
     from aotlite.ir.errors import DTypeError as DTypeError
     from aotlite.ir.errors import ExportError as ExportError
     from aotlite.ir.errors import FormatError as FormatError
+    from aotlite.ir.errors import FreezeError as FreezeError
     from aotlite.ir.errors import GraphError as GraphError
     from aotlite.ir.errors import GuardError as GuardError
     from aotlite.ir.errors import IndexOutOfRangeError as IndexOutOfRangeError
@@ -195,7 +197,7 @@ if TYPE_CHECKING:
 _LAZY: dict[str, str] = {
     name: module
     for module, names in {
-        "aotlite.aot": "aot_function aot_module aot_module_simplified",
+        "aotlite.aot": "aot_function aot_module aot_module_simplified freeze",
         "aotlite.api": "CompiledFunction capture compile",
         "aotlite.backends.threads": "get_num_threads set_num_threads",
         "aotlite.eager.regions.annotate": "annotate",
@@ -226,7 +228,7 @@ _LAZY: dict[str, str] = {
         """,
         "aotlite.ir.errors": """
             AbsentError AliasError AotliteError ArgumentError AutogradError BackendError DTypeError
-            DeviceError ExportError FormatError
+            DeviceError ExportError FormatError FreezeError
             GraphError GuardError IndexOutOfRangeError LinAlgError MissingExtraError
             OutOfMemoryError ProtocolError RngError ShapeError SubclassError TangentError TokenError
             UnsupportedError

@@ -1,4 +1,4 @@
-"""`aot_function`, `aot_module`, `aot_module_simplified`: `compile` with PyTorch's signatures.
+"""`aot_function`, `aot_module`, `aot_module_simplified`, as PyTorch has them; and `freeze`.
 
 Each takes one compiler per graph (`aotlite.compilers` has some). Entries are guarded as those of
 `compile`: a new shape compiles again. Spec: `specs/s9_lower.md`. Rules: BOX-1, LOW-5 to LOW-8.
@@ -15,13 +15,14 @@ from typing import Any
 
 from aotlite.api import CompiledFunction
 from aotlite.eager.base.tensor import Tensor
+from aotlite.freezing import FrozenFunction, frozen_function
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.nn.module import Module
 from aotlite.nn.swap import functional_call
 from aotlite.pipeline.options import make_options
 from aotlite.stages.records.guards.snapshots import PLAIN
 
-__all__ = ["aot_function", "aot_module", "aot_module_simplified"]
+__all__ = ["aot_function", "aot_module", "aot_module_simplified", "freeze"]
 
 
 def aot_function(
@@ -69,6 +70,35 @@ def aot_function(
         return CompiledFunction(fn, settings)
     positions = _positions(static_argnums)
     return StaticFunction(fn, positions, lambda bound: CompiledFunction(bound, settings))
+
+
+def freeze(
+    fn: Callable[..., object],
+    *args: object,
+    kwargs: Mapping[str, object] | None = None,
+    freezing_discard_parameters: bool = False,
+    **options: Any,
+) -> FrozenFunction:
+    """`functools.partial(fn, *args, **kwargs)`, compiled: ops on fixed tensors alone run once.
+
+    Of Modules, `fn` itself or fixed arguments, the parameters and buffers are fixed. A change of a
+    fixed tensor is noticed at the next call, which runs the ops that depend on it again. Raises
+    FreezeError at a call in grad mode where a fixed tensor requires grad; other arguments are
+    differentiable. `freezing_discard_parameters` erases them in the modules at the first call.
+    Options are those of `compile`.
+
+    >>> import aotlite as al
+    >>> frozen = al.freeze(lambda w, x: x * w.exp(), al.zeros(2))
+    >>> frozen(al.ones(2)).tolist(), frozen.refolded
+    ([1.0, 1.0], 1)
+    >>> frozen(al.full((2,), 3.0)).tolist(), frozen.refolded
+    ([3.0, 3.0], 0)
+    """
+    discards = freezing_discard_parameters
+    made: FrozenFunction = frozen_function(
+        CompiledFunction, fn, args, kwargs, freezing_discard_parameters=discards, **options
+    )
+    return made
 
 
 # ------------------------------------------------------------------------------ static arguments

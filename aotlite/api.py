@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from aotlite.eager.base.modes import STATE, is_anomaly_enabled, watching
+from aotlite.freezing import frozen_function
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, name_from
@@ -217,8 +218,8 @@ def compile(fn: Callable[..., object] | None = None, **options: Any) -> Any:
     Partition), `verify` (False, True: every stage's graph is also run and compared), `passes`
     (functions Graph -> Graph), `stages` (replaces a stage by name), `dump` (a folder for one file a
     stage), `dynamic` (None: changing sizes are symbols; True: all; False: none), `dynamic_shapes`
-    (a `Dim` by dimension, by parameter), `recompile_limit` (32: beyond so many entries calls run
-    eagerly, or raise where `recompile_limit_is_error`); `aotlite.pipeline.options` has all of them.
+    (a `Dim` by dimension, by parameter), `freezing` (True: as `freeze`), `recompile_limit` (32:
+    beyond it calls run eagerly, or raise by an option); `aotlite.pipeline.options` has the others.
     Usable as a decorator.
 
     >>> import aotlite as al
@@ -231,6 +232,8 @@ def compile(fn: Callable[..., object] | None = None, **options: Any) -> Any:
     """
     if fn is None:
         return functools.partial(compile, **options)
+    if "freezing" in options:
+        return frozen_function(CompiledFunction, fn, **options)
     return CompiledFunction(fn, make_options(**options))
 
 

@@ -155,6 +155,10 @@ class ExportError(AotliteError, RuntimeError):
     """A program cannot be exported under the convention that was asked for."""
 
 
+class FreezeError(AotliteError, RuntimeError):
+    """A frozen tensor would have to be trained, or was erased from its module (FRZ-4, FRZ-8)."""
+
+
 class MissingExtraError(AotliteError, ImportError):
     """An optional dependency is absent; the message says what to install."""
 

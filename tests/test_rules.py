@@ -58,6 +58,7 @@ OTHERS = (
     "SUB",
     "HOOK",
     "LOG",
+    "FRZ",
     "SEQ",
     "JNT",
     "DBL",

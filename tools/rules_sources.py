@@ -34,6 +34,7 @@ AREAS = {
     "CUG": 6,
     "HOOK": 6,
     "LOG": 5,
+    "FRZ": 8,
 }
 """The last rule of each area that has a page; they are numbered from 1 without holes."""
 

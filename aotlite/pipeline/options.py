@@ -146,15 +146,18 @@ def _unknown(name: str) -> ArgumentError:
     if name in _REPLACED:
         return ArgumentError(f"compile: {name!r} is no option, expected {_REPLACED[name]}")
     backend, *others = [field.name for field in attrs.fields(Options)]
-    known = [backend, "wait", *others, "device_graphs", "device_graph_sizes"]
+    more = ["device_graphs", "device_graph_sizes", "freezing", "freezing_discard_parameters"]
+    known = [backend, "wait", *others, *more]
     near = difflib.get_close_matches(name, known, 3) or known
+    if name == "freezing_discard_parameters":
+        return ArgumentError(f"compile: {name} is given without freezing, expected freezing=True")
     return ArgumentError(f"compile: {name!r} is no option, expected {', '.join(near)}")
 
 
 def _waiting(given: object, wait: object) -> Backend:
     """The backend; with `wait=False` one that compiles in the background."""
     backend = backend_from(given)
-    if _switch("wait", wait):
+    if switch("wait", wait):
         return backend
     without = getattr(backend, "without_waiting", None)
     if without is None:
@@ -168,7 +171,7 @@ def _waiting(given: object, wait: object) -> Backend:
 
 def _recording(backend: Backend, device_graphs: object, sizes: object) -> Backend:
     """The backend; with `device_graphs=True` one that records CUDA graphs (CUG-1, CUG-3)."""
-    if not _switch("device_graphs", device_graphs):
+    if not switch("device_graphs", device_graphs):
         if sizes is not None:
             raise ArgumentError(
                 f"compile: device_graph_sizes is {sizes!r} and device_graphs is False, expected "
@@ -213,7 +216,8 @@ def _limit(name: str, of: str, number: object) -> int:
     return number
 
 
-def _switch(name: str, value: object) -> bool:
+def switch(name: str, value: object) -> bool:
+    """The value of a switch. Raises ArgumentError if it is neither True nor False."""
     if type(value) is not bool:
         raise ArgumentError(f"compile: {name} is {value!r}, expected True or False")
     return value
@@ -235,7 +239,7 @@ def _dynamic_shapes(shapes: object) -> object:
 
 
 def _kept(value: object) -> bool | None:
-    return None if value is None else _switch("keep_inference_input_mutations", value)
+    return None if value is None else switch("keep_inference_input_mutations", value)
 
 
 def _saved_hooks(hooks: Any) -> object:
@@ -335,15 +339,15 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "inference_compiler": partial(_compiler, "inference_compiler"),
     "recompile_limit": partial(_limit, "recompile_limit", "entries"),
     "instance_limit": partial(_limit, "instance_limit", "vectors of sizes"),
-    "recompile_limit_is_error": partial(_switch, "recompile_limit_is_error"),
+    "recompile_limit_is_error": partial(switch, "recompile_limit_is_error"),
     "dynamic": _dynamic,
     "dynamic_shapes": _dynamic_shapes,
-    "fast_paths": partial(_switch, "fast_paths"),
+    "fast_paths": partial(switch, "fast_paths"),
     "num_params_buffers": _count,
     "keep_inference_input_mutations": _kept,
-    "unlift_tokens": partial(_switch, "unlift_tokens"),
+    "unlift_tokens": partial(switch, "unlift_tokens"),
     "saved_hooks": _saved_hooks,
     "saved_hooks_mode": _saved_hooks_mode,
-    "enable_log": partial(_switch, "enable_log"),
+    "enable_log": partial(switch, "enable_log"),
 }
 """For each option the function that checks and converts its argument."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aotlite.backends.functions import ArrayFunctionBackend
 from aotlite.backends.protocol import Backend
 from aotlite.ir.deferred import deferred
 from aotlite.ir.graph import Graph
@@ -165,7 +164,8 @@ def with_static_inputs(
     Static inputs are the same memory at every call: the first `count` flat arguments, and saved
     values on their memory (LOW-7). Donated ones are saved values that the backward may overwrite
     (SAV-4). A backend with a method `of_size` is given the batch size alone."""
-    if not isinstance(backend, ArrayFunctionBackend):
+    marked = getattr(backend, "with_marked_inputs", None)
+    if marked is None:
         of_size = getattr(backend, "of_size", None)
         if of_size is None:
             return backend
@@ -178,7 +178,8 @@ def with_static_inputs(
         for i, value in enumerate(partition.saved)
         if value.owner in static and not value.copied_on_write
     ]
-    return backend.with_marked_inputs(frozenset([*static, *saved]), frozenset(partition.donated))
+    known: Backend = marked(frozenset([*static, *saved]), frozenset(partition.donated))
+    return known
 
 
 def _first_size(partition: Partition, count: int) -> int | None:

@@ -301,6 +301,10 @@ class Size(_Shape, prefix="size"):
         return f"{self.prefix}_{self.dim}_{self.of}"
 
 
+class Folded(_Numbered, prefix="folded"):
+    """Input: result number `index` of the fold graph, a value of frozen tensors alone (FRZ-1)."""
+
+
 class Lifted(_Placed, prefix="inputs"):
     """Input of a compiled tape: saved value, or gradient, number `index` (CAG-2)."""
 
@@ -347,6 +351,7 @@ Role = (
     | SavedSize
     | Saved
     | Size
+    | Folded
     | Lifted
     | Kept
     | Incoming

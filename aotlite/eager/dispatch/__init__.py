@@ -19,7 +19,7 @@ from aotlite.eager.autograd.inplace_writes import (
 )
 from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE
-from aotlite.eager.base.storage import Storage, no_data
+from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.view_chain import ViewStep
 from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.eager.base.tensor import Tensor
@@ -133,7 +133,7 @@ def _view(op: ViewOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tenso
 def _window(op: Op, source: Tensor, meta: TensorMeta, start: int) -> Tensor:
     storage = source.storage
     if storage.buffer is None and STATE.recorder is None:
-        raise no_data(op.name, storage)
+        raise storage.no_data(op.name)
     offset = source.offset
     if meta.dtype is not source.meta.dtype:
         offset = _recast(op, source, meta)

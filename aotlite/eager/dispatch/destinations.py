@@ -7,7 +7,6 @@ The dispatcher calls them before anything is written. Rules: TEN-7, TEN-8. Spec:
 from __future__ import annotations
 
 from aotlite.eager.base.modes import STATE
-from aotlite.eager.base.storage import no_data
 from aotlite.eager.base.tape.view_chain import overlaps_itself
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AliasError, ArgumentError, noted
@@ -37,7 +36,7 @@ def check_destination(
             "The tensor shares a read-only NumPy array. Pass a copy of the array to write to it.",
         )
     if storage.buffer is None and STATE.recorder is None and not target.__tensor_dispatch__:
-        raise no_data(name, storage)
+        raise storage.no_data(name)
     may_be_shared = storage.exported or storage.capture is not None
     for other in others:
         if other.storage is storage or (may_be_shared and _is_hidden_alias(other, target)):

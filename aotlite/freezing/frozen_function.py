@@ -1,0 +1,277 @@
+"""`FrozenFunction`: a function with fixed arguments, whose values are folded.
+
+It is `functools.partial` of the function, compiled: the same results, gradients and side effects.
+The fixed tensors are arguments of the compiled function like any other, so that a call is never
+wrong about them; a `FoldingBackend` computes what depends on them alone once, and again where their
+content has changed. Rules: FRZ-1 to FRZ-8. Spec: `specs/freezing.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import is_wrapper
+from aotlite.eager.tracked_objects import own_attributes
+from aotlite.freezing.erased_tensors import erased, stand_in
+from aotlite.freezing.fold_graph import marked
+from aotlite.freezing.folding_backend import FoldingBackend
+from aotlite.freezing.frozen_arguments import FrozenArguments, Structure
+from aotlite.freezing.frozen_tensors import FrozenTensors
+from aotlite.freezing.report import FreezeReport, report_of
+from aotlite.ir.errors import ArgumentError, FreezeError, noted
+from aotlite.ir.graph import Graph
+from aotlite.pipeline.options import Options, make_options, switch
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.s2_analyze import analyze
+from aotlite.stages.s7_simplify import simplify
+
+Compile = Callable[[Callable[..., Any], Options], Any]
+"""`CompiledFunction`, which is above this package."""
+
+
+@attrs.define(eq=False, repr=False)
+class _Variant:
+    """What is compiled for one structure of the leading arguments."""
+
+    structure: Structure
+    frozen: FrozenTensors
+    compiled: Any
+
+
+class FrozenFunction:
+    """A callable that fixes arguments of a function and folds what depends on them alone."""
+
+    def __init__(
+        self,
+        compile: Compile,
+        options: Options,
+        function: Callable[..., Any],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+        *,
+        discards: bool = False,
+    ) -> None:
+        if not callable(function):
+            raise ArgumentError(f"freeze: argument 'fn' is {function!r}, expected a function")
+        if options.num_params_buffers:
+            raise ArgumentError(
+                f"freeze: num_params_buffers is {options.num_params_buffers}, expected 0: the "
+                "frozen tensors are counted"
+            )
+        self.function = function
+        self.__wrapped__ = _wrapped(partial(function, *args, **(kwargs or {})))
+        self.options = options
+        self._compile = compile
+        self._arguments = FrozenArguments(function, args, kwargs or {})
+        self._discards = discards
+        self._variant: _Variant | None = None
+        self._variants: list[_Variant] = []
+        self._stand_ins: list[Any] | None = None
+        """After discarding: the leading arguments."""
+
+    # --- calls
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        arguments = self._arguments
+        if STATE.recorder is not None:  # part of another capture
+            fixed = {**arguments.kwargs, **kwargs}
+            return self.function(*arguments.args, *args, **fixed)
+        variant, leaves = self._current()
+        if self._discards and self._stand_ins is None:
+            leaves = self._discarded(variant, leaves, args, kwargs)
+        frozen = variant.frozen
+        frozen.counts.last = 0
+        with frozen.given(leaves):
+            return variant.compiled(*leaves, *args, **kwargs)
+
+    def prepare(self, *args: object, **kwargs: object) -> None:
+        """Compiles for arguments like these without running or folding."""
+        variant, leaves = self._current()
+        with variant.frozen.given(leaves):
+            variant.compiled.prepare(*leaves, *args, **kwargs)
+
+    def _current(self) -> tuple[_Variant, list[Any]]:
+        """The variant for the leading arguments as they are, and these."""
+        if self._stand_ins is not None:
+            assert self._variant is not None
+            return self._variant, self._stand_ins
+        leaves, structure = self._arguments.read()
+        variant = self._variant
+        if variant is None or variant.structure != structure:
+            variant = self._of(structure, leaves)
+        self._check_untracked(variant.frozen, leaves)
+        return variant, leaves
+
+    def _of(self, structure: Structure, leaves: list[Any]) -> _Variant:
+        for each in self._variants:
+            if each.structure == structure:
+                self._variant = each
+                return each
+        words = self._arguments.words(structure)
+        kinds = (Tensor, np.ndarray)
+        numbers = [i for i, leaf in enumerate(leaves) if isinstance(leaf, kinds)]
+        frozen = FrozenTensors(words, numbers, discards=self._discards)
+        for number in [n for n in numbers if is_wrapper(leaves[n])]:
+            frozen.reasons[number] = "it is a wrapper subclass, whose parts are not followed"
+        options = _folding(self.options, frozen, len(leaves))
+        made = _Variant(structure, frozen, self._compile(self._arguments.bound(structure), options))
+        self._variants.append(made)
+        self._variant = made
+        return made
+
+    def _check_untracked(self, frozen: FrozenTensors, leaves: list[Any]) -> None:
+        """Raises FreezeError if a call would have to differentiate a frozen tensor (FRZ-8)."""
+        if not STATE.grad_mode:
+            return
+        for number in frozen.numbers:
+            leaf = leaves[number]
+            if isinstance(leaf, Tensor) and leaf.requires_grad:
+                raise noted(
+                    FreezeError(
+                        f"freeze: {frozen.places[number]} requires grad in grad mode, expected "
+                        "frozen tensors that do not"
+                    ),
+                    "Gradients of frozen tensors are not computed: call it under no_grad(), or set "
+                    "requires_grad_(False) on what you freeze; other arguments stay "
+                    "differentiable. (FRZ-8)",
+                )
+
+    # --- discarding
+    def _discarded(
+        self,
+        variant: _Variant,
+        leaves: list[Any],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> list[Any]:
+        """Folds for a call, erases what is folded in the modules, and gives stand-ins for it.
+
+        Each tensor is erased as soon as nothing reads it any more, so that the memory at any time
+        is at most the original and the largest folded tensor, where a folded tensor is no larger
+        than what it is made of (FRZ-4).
+        """
+        frozen, places = variant.frozen, variant.structure.places
+        with frozen.given(leaves):
+            variant.compiled.prepare(*leaves, *args, **kwargs)
+        kept = {n for fold in frozen.folds for n in fold.read_as_is}
+        waiting = {n: 0 for n in range(len(places)) if n not in frozen.reasons}
+        for fold in frozen.folds:
+            for number in fold.numbers:
+                waiting[number] = waiting.get(number, 0) + 1
+
+        def erase(number: int) -> None:
+            owner, name, path = places[number].owner, places[number].name, places[number].path
+            tensor = leaves[number]
+            frozen.keep_erased(number, tensor, reads=number in kept)
+            own_attributes(owner)[name] = erased(tensor, path, owner)
+            leaves[number] = stand_in(tensor)
+
+        def done(number: int) -> None:
+            waiting[number] -= 1
+            if not waiting[number] and number < len(places):
+                erase(number)
+
+        for number in [n for n, count in waiting.items() if not count]:
+            erase(number)
+        for fold in frozen.folds:
+            fold.discard(leaves, done)
+        self._stand_ins = leaves
+        return leaves
+
+    # --- looking
+    @property
+    def compiled(self) -> Any:
+        """The compiled function, of the frozen tensors and the other arguments. Raises
+        ArgumentError before the first call."""
+        return self._known.compiled
+
+    @property
+    def _known(self) -> _Variant:
+        if self._variant is None:
+            raise ArgumentError("freeze: nothing is compiled yet, expected a call first")
+        return self._variant
+
+    @property
+    def fold_graphs(self) -> list[Graph]:
+        """The fold graphs, one for each compiled graph with something to fold."""
+        return [each.fold.graph for each in self._known.frozen.folds]
+
+    @property
+    def rest_graphs(self) -> list[Graph]:
+        """For each fold graph what runs at each call."""
+        return [each.fold.rest for each in self._known.frozen.folds]
+
+    @property
+    def refolded(self) -> int:
+        """The number of ops that the newest call has folded again: those of the cones of what has
+        changed. Values that another function holds are taken over (FRZ-7)."""
+        return self._known.frozen.counts.last
+
+    def report(self) -> FreezeReport:
+        """What is folded, what is not and why, and how often it was refolded."""
+        return report_of(self._known.frozen)
+
+    def __get__(self, instance: object, owner: object = None) -> Any:
+        return self if instance is None else partial(self, instance)
+
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        return f"<frozen {name}: {len(self._variants)} variants>"
+
+
+def frozen_function(
+    compile: Compile,
+    function: Callable[..., Any],
+    args: tuple[object, ...] = (),
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    freezing: bool = True,
+    freezing_discard_parameters: bool = False,
+    **options: Any,
+) -> Any:
+    """The frozen function of these options; with `freezing=False` what `compile` makes."""
+    discards = switch("freezing_discard_parameters", freezing_discard_parameters)
+    made = make_options(**options)
+    if not switch("freezing", freezing):
+        return compile(function, made)
+    return FrozenFunction(compile, made, function, args, kwargs, discards=discards)
+
+
+def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function in which captures find what a call of the frozen function inside them reads."""
+
+    def call(*args: object, **kwargs: object) -> Any:
+        return function(*args, **kwargs)
+
+    call.__wrapped__ = function  # type: ignore[attr-defined]
+    return call
+
+
+def _folding(options: Options, frozen: FrozenTensors, count: int) -> Options:
+    """The options with backends that fold, for a function with so many leading arguments."""
+
+    def folding(backend: Any) -> Any:
+        return None if backend is None else FoldingBackend(backend, frozen)
+
+    def analyzed(*args: Any, **kwargs: Any) -> FunctionMeta:
+        found: FunctionMeta = options.stages.get("analyze", analyze)(*args, **kwargs)
+        frozen.note(found)
+        return found
+
+    def simplified(graph: Graph) -> Graph:
+        return marked(options.stages.get("simplify", simplify)(graph), frozen.foldable())
+
+    return attrs.evolve(
+        options,
+        backend=folding(options.backend),
+        fw_compiler=folding(options.fw_compiler),
+        inference_compiler=folding(options.inference_compiler),
+        stages={**options.stages, "analyze": analyzed, "simplify": simplified},
+        num_params_buffers=count,
+    )

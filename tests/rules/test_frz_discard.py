@@ -1,0 +1,171 @@
+"""FRZ-4: discarded parameters leave erased tensors, and their memory."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aotlite as al
+from aotlite import nn
+
+MEGABYTE = 1 << 20
+
+
+class Tower(nn.Module):
+    """A chain of layers whose weights are read through functions of them."""
+
+    def __init__(self, size: int, count: int) -> None:
+        self.layers = nn.ModuleList([_Layer(size, i) for i in range(count)])
+
+    def forward(self, x: al.Tensor) -> al.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class _Layer(nn.Module):
+    shift: nn.Buffer
+
+    def __init__(self, size: int, seed: int) -> None:
+        numbers = np.random.default_rng(seed).normal(size=(size, size)) / size
+        self.weight = nn.Parameter(al.tensor(numbers, dtype=al.float32))
+        self.register_buffer("shift", al.full((size,), 0.5 + seed))
+
+    def forward(self, x: al.Tensor) -> al.Tensor:
+        return x @ (self.weight * 2.0).tanh() + self.shift
+
+
+def discarded(module: nn.Module, **options: Any) -> Any:
+    return al.freeze(
+        module, freezing_discard_parameters=True, **{"backend": "reference", **options}
+    )
+
+
+@pytest.mark.rules("FRZ-4")
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+def test_a_discarded_module_computes_the_same(backend):
+    module, x = Tower(5, 3), al.ones(2, 5)
+    with al.no_grad():
+        expected = [module(x).numpy(), module(al.ones(4, 5)).numpy()]
+        frozen = discarded(module, backend=backend)
+        for _ in range(2):
+            np.testing.assert_allclose(frozen(x).numpy(), expected[0], rtol=1e-5)
+        np.testing.assert_allclose(frozen(al.ones(4, 5)).numpy(), expected[1], rtol=1e-5)
+    assert 6 == len(frozen.report().discarded)
+
+
+@pytest.mark.rules("FRZ-4")
+def test_other_arguments_are_differentiated_after_discarding():
+    module = Tower(3, 2).requires_grad_(False)
+    grads = []
+    frozen = discarded(module)
+    for each in (module, frozen, frozen):
+        x = al.ones(2, 3).requires_grad_()
+        each(x).sin().sum().backward()
+        grads.append(x.grad.tolist())
+    assert grads[0] == grads[1] == grads[2]
+
+
+OPS: dict[str, Callable[[Any, Any], object]] = {
+    "arithmetic": lambda w, x: w + 1,
+    "a product": lambda w, x: x @ w,
+    "a view": lambda w, x: w.t(),
+    "an index": lambda w, x: w[0],
+    "detach": lambda w, x: w.detach(),
+    "a write": lambda w, x: w.detach_().add_(1.0),
+    "a copy": lambda w, x: x.copy_(w),
+    "numbers": lambda w, x: w.tolist(),
+    "an array": lambda w, x: w.array,
+    "a compiled function": lambda w, x: al.compile(lambda: w + 1)(),
+    "a compiled argument": lambda w, x: al.compile(lambda w: w + 1)(w),
+}
+
+
+@pytest.mark.rules("FRZ-4")
+@pytest.mark.parametrize("name", OPS)
+def test_an_op_on_an_erased_parameter_names_it_and_its_module(name):
+    module = Tower(2, 1)
+    with al.no_grad():
+        discarded(module)(al.ones(2, 2))
+        with pytest.raises(
+            al.FreezeError, match=r"parameter 'layers\.0\.weight' of a _Layer was discarded"
+        ) as raised:
+            OPS[name](module.layers[0].weight, al.ones(2, 2))
+    assert "(FRZ-4)" in raised.value.__notes__[0]
+
+
+@pytest.mark.rules("FRZ-4")
+def test_an_erased_parameter_keeps_its_metadata():
+    module = Tower(2, 1)
+    before = module.layers[0].weight
+    with al.no_grad():
+        discarded(module)(al.ones(2, 2))
+    after = module.layers[0].weight
+    assert after is not before
+    assert (type(before), before.shape, before.stride(), before.dtype, before.requires_grad) == (
+        (type(after), after.shape, after.stride(), after.dtype, after.requires_grad)
+    )
+    assert ["layers.0.weight"] == [name for name, _ in module.named_parameters()]
+    assert "Parameter containing:\nTensor(f32[2, 2], erased)" == repr(after)
+    with pytest.raises(al.FreezeError, match=r"buffer 'layers\.0\.shift' of a _Layer"):
+        module.layers[0].shift.clone()
+    with pytest.raises(al.FreezeError, match="was discarded"):
+        module.state_dict()
+    with al.no_grad():
+        assert 1.0 <= (before * 0 + 1).sum().item()  # who holds it still has it
+
+
+@pytest.mark.rules("FRZ-4")
+def test_a_written_buffer_is_not_discarded():
+    module = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 3))
+    with al.no_grad():
+        frozen = discarded(module)
+        before = module[0].running_mean.tolist()
+        frozen(al.rand(4, 3))
+    assert before != module[0].running_mean.tolist()
+    assert {"0.weight", "0.bias", "1.weight", "1.bias"} == {*frozen.report().discarded}
+
+
+@pytest.mark.rules("FRZ-4")
+def test_arguments_that_need_other_values_are_an_error():
+    class Choosing(nn.Module):
+        def __init__(self) -> None:
+            self.weight = nn.Parameter(al.full((2,), 0.375))
+
+        def forward(self, x: al.Tensor) -> al.Tensor:
+            return x * (self.weight.exp() if x.dim() == 1 else self.weight.sin())
+
+    with al.no_grad():
+        frozen = discarded(Choosing())
+        frozen(al.ones(2))
+        with pytest.raises(al.FreezeError, match="need sin of frozen tensors, which was discarded"):
+            frozen(al.ones(2, 2))
+        assert 2.0 < frozen(al.ones(2)).sum().item()
+
+
+@pytest.mark.rules("FRZ-4")
+def test_the_peak_while_discarding_is_the_original_and_the_largest_folded_tensor():
+    size, count, slack = 512, 6, MEGABYTE // 2  # weights of a megabyte each
+    with al.no_grad():
+        discarded(Tower(2, count))(al.ones(1, 2))  # imports, and caches of metas
+        gc.collect()
+        tracemalloc.start()
+        try:
+            module, x = Tower(size, count), al.ones(1, size)
+            frozen = discarded(module)
+            original = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            frozen(x)
+            peak = tracemalloc.get_traced_memory()[1]
+            gc.collect()
+            after = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+    assert count * MEGABYTE <= original <= count * MEGABYTE + slack
+    assert peak <= original + MEGABYTE + slack
+    assert after <= original + slack  # the folded weights, in the place of the original ones
