@@ -2,6 +2,7 @@
 
     frozen_function    `FrozenFunction`: the callable, and the options of its compilation
     frozen_arguments   the fixed arguments as leading arguments of the compiled function
+    module_state       parameters and buffers of Modules, as they are at each call
     folding_backend    between stage 9 and the backend: splits each forward, and runs its rest
     fold_graph         the split: the cone of frozen inputs, and the rest
     folded_values      the values of a fold graph, refolded op by op

@@ -105,6 +105,7 @@ class FoldedRun(Run):
         self._values = values
         count = len(values.fold.graph.outputs)
         self._chosen = list(compress(range(count), rest.reads[:count]))
+        self._reads_all = len(self._chosen) == count
         pairs = zip(graph.placeholders, rest.reads[count:], strict=True)
         withheld = values.withheld
         self.reads = [read and node.role not in withheld for node, read in pairs]
@@ -124,7 +125,7 @@ class FoldedRun(Run):
             given = iter(values[:])
             values[:] = [next(given) if n is None else self._own(n) for n in self._order]
         folded = self._values.current()
-        values[:0] = [folded[i] for i in self._chosen]
+        values[:0] = folded if self._reads_all else [folded[i] for i in self._chosen]
         return self._rest.call(values)
 
     def _own(self, number: int) -> Value:

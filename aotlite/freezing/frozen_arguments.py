@@ -22,22 +22,13 @@ import optree
 
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.tracked_objects import own_attributes, substituting
+from aotlite.eager.tracked_objects import substituting
+from aotlite.freezing.module_state import FixedPlace, ModuleState
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.nn.module import Module
-from aotlite.nn.parameter import Buffer, Parameter
 from aotlite.stages.records.guards.snapshots import PLAIN
 
 Function = Callable[..., Any]
-
-
-@attrs.frozen
-class FixedPlace:
-    """Where a parameter or buffer is an attribute."""
-
-    path: str
-    owner: Any = attrs.field(eq=id)
-    name: str
 
 
 @attrs.frozen
@@ -49,6 +40,8 @@ class Structure:
     """The containers of the fixed arguments."""
     is_leaf: tuple[bool, ...]
     """Whether each fixed value is a leading argument; Modules and other objects are not."""
+    others: tuple[object, ...] = attrs.field(eq=lambda others: tuple(map(id, others)))
+    """These Modules and objects, in order."""
 
 
 class FrozenArguments:
@@ -60,9 +53,12 @@ class FrozenArguments:
         self.function = function
         self.args = args
         self.kwargs = dict(kwargs)
-        flat: list[Any] = optree.tree_leaves(self._fixed, none_is_leaf=True)
+        self._structure: Structure | None = None
+        self._state = ModuleState(())
+        flat = self._flattened()[0]
         self._has_containers = len(flat) != len(args) + len(self.kwargs)
-        self._flat = self._flattened() if not self._has_containers else None
+        self._given: list[Any] = []
+        """The fixed values that are leading arguments, where nobody can change them."""
 
     @property
     def _fixed(self) -> Any:
@@ -73,21 +69,33 @@ class FrozenArguments:
         return flat, spec
 
     def read(self) -> tuple[list[Any], Structure]:
-        """The leading arguments as they are now, and what they are."""
-        flat, spec = self._flat or self._flattened()  # a caller may have changed a list
-        places = tuple(self._places(flat))
-        leaves = [own_attributes(place.owner)[place.name] for place in places]
+        """The leading arguments as they are now, and what they are: the same object as before, if
+        nothing has moved."""
+        known = self._structure
+        if known is not None and not self._has_containers:
+            leaves = self._state.read()
+            if self._state.places is known.places:
+                return leaves + self._given, known
+        flat, spec = self._flattened()  # a caller may have changed a list
         is_leaf = tuple([isinstance(value, (*PLAIN, Tensor, np.ndarray)) for value in flat])
-        leaves += [value for value, is_given in zip(flat, is_leaf, strict=True) if is_given]
-        return leaves, Structure(places, spec, is_leaf)
+        self._given = [value for value, given in zip(flat, is_leaf, strict=True) if given]
+        others = tuple([value for value, given in zip(flat, is_leaf, strict=True) if not given])
+        modules = tuple(self._modules(flat))
+        if [each for _, each in modules] != [each for _, each in self._state.modules]:
+            self._state = ModuleState(modules)
+        leaves = self._state.read()
+        found = Structure(self._state.places, spec, is_leaf, others)
+        if found != known:
+            self._structure = known = found
+        assert known is not None
+        return leaves + self._given, known
 
-    def _places(self, flat: Sequence[object]) -> Iterator[FixedPlace]:
-        seen: set[int] = set()
+    def _modules(self, flat: Sequence[object]) -> Iterator[tuple[str, Module]]:
         if isinstance(self.function, Module):
-            yield from fixed_places(self.function, "", seen)
+            yield "", self.function
         for index, value in enumerate(flat):
             if isinstance(value, Module):
-                yield from fixed_places(value, f"argument {index}", seen)
+                yield f"argument {index}", value
 
     def words(self, structure: Structure) -> list[str]:
         """The places of the leading arguments in words."""
@@ -101,14 +109,18 @@ class FrozenArguments:
 
     def bound(self, structure: Structure) -> Function:
         """The function of leading arguments, and of those that are left."""
-        flat = optree.tree_leaves(self._fixed, none_is_leaf=True)
-        pairs = zip(flat, structure.is_leaf, strict=True)
-        others = tuple([value for value, is_given in pairs if not is_given])
-        # A partial, in which captures find the function and the objects that it is given.
-        bound: Any = partial(_call, structure, self.function, others)
-        bound.__name__ = getattr(self.function, "__name__", type(self.function).__name__)
+        function, others = self.function, structure.others
+
+        def bound(*args: object, **kwargs: object) -> object:
+            return _call(structure, function, others, *args, **kwargs)
+
+        bound.__name__ = getattr(function, "__name__", type(function).__name__)
+        # Captures find here what the function reads, and the objects that it is given.
+        wrapped: Any = partial(function, *others) if others else function
+        bound.__wrapped__ = wrapped  # type: ignore[attr-defined]
         with suppress(TypeError, ValueError):  # some C functions have none
-            bound.__signature__ = self._signature(len(structure.places) + sum(structure.is_leaf))
+            own = self._signature(len(structure.places) + sum(structure.is_leaf))
+            bound.__signature__ = own  # type: ignore[attr-defined]
         return bound
 
     def _signature(self, count: int) -> inspect.Signature:
@@ -155,36 +167,3 @@ def check_kept(place: FixedPlace, given: Mapping[Any, object], now: Mapping[Any,
             ),
             f"Write {place.name}.copy_(value). (FRZ-1)",
         )
-
-
-def fixed_places(module: Module, prefix: str, seen: set[int]) -> Iterator[FixedPlace]:
-    """The places of parameters and buffers of a module and those below it, each module once."""
-    if id(module) in seen:
-        return
-    seen.add(id(module))
-    below = []
-    for name, value in own_attributes(module).items():
-        kind = _kind(value)
-        if kind is Module:
-            below.append((name, value))
-        elif kind is Parameter:
-            yield FixedPlace(f"{prefix}.{name}" if prefix else name, module, name)
-    for name, child in below:
-        yield from fixed_places(child, f"{prefix}.{name}" if prefix else name, seen)  # type: ignore[arg-type]
-
-
-_KINDS: dict[type, type] = {}
-"""What instances of a class are: `Module`, `Parameter` (also buffers), or `object`."""
-
-
-def _kind(value: object) -> type:
-    kind: Any = type(value)
-    found = _KINDS.get(kind)
-    if found is None:
-        if isinstance(value, Tensor) and kind.__tensor_dispatch__ is not None:
-            return Parameter if isinstance(value, (Parameter, Buffer)) else object
-        is_state = issubclass(kind, Tensor) and isinstance(value, (Parameter, Buffer))
-        found = Parameter if is_state else Module if isinstance(value, Module) else object
-        if len(_KINDS) < 4096:
-            _KINDS[kind] = found
-    return found

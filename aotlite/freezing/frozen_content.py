@@ -39,11 +39,12 @@ class FrozenContent:
         self._meta, self._offset = tensor.meta, tensor.offset
         self.digest = digest_of(tensor)
 
-    def holds(self, tensor: Tensor) -> bool:
-        """Whether the digest is that of the tensor as it is, by state alone."""
-        storage = tensor.storage
+    def holds(self, tensor: Any) -> bool:
+        """Whether the digest is that of a tensor as it is, by state alone; never of an ndarray."""
+        storage: Storage | None = getattr(tensor, "storage", None)
         return (
-            storage.version == self._version
+            storage is not None
+            and storage.version == self._version
             and not storage.exported
             and tensor.meta is self._meta
             and self._storage() is storage
@@ -62,10 +63,9 @@ class FrozenContents:
 
     def digest(self, number: int, leaf: object) -> str:
         """The digest of frozen tensor or ndarray `number` as it is now."""
-        tensor = tensor_of_leaf(leaf)
         known = self._known.get(number)
-        if known is None or not known.holds(tensor):
-            known = self._known[number] = FrozenContent(tensor)
+        if known is None or not known.holds(leaf):
+            known = self._known[number] = FrozenContent(tensor_of_leaf(leaf))
             self.digests_made += 1
         return known.digest
 

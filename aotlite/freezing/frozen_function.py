@@ -23,7 +23,7 @@ from aotlite.freezing.erased_tensors import erased, stand_in
 from aotlite.freezing.fold_graph import marked
 from aotlite.freezing.folding_backend import FoldingBackend
 from aotlite.freezing.frozen_arguments import FrozenArguments, Structure
-from aotlite.freezing.frozen_tensors import FrozenTensors
+from aotlite.freezing.frozen_tensors import FrozenTensors, leave
 from aotlite.freezing.report import FreezeReport, report_of
 from aotlite.ir.errors import ArgumentError, FreezeError, noted
 from aotlite.ir.graph import Graph
@@ -87,14 +87,16 @@ class FrozenFunction:
             leaves = self._discarded(variant, leaves, args, kwargs)
         frozen = variant.frozen
         frozen.counts.last = 0
-        with frozen.given(leaves):
+        before = frozen.enter(leaves)
+        try:
             return variant.compiled(*leaves, *args, **kwargs)
+        finally:
+            leave(before)
 
     def prepare(self, *args: object, **kwargs: object) -> None:
         """Compiles for arguments like these without running or folding."""
         variant, leaves = self._current()
-        with variant.frozen.given(leaves):
-            variant.compiled.prepare(*leaves, *args, **kwargs)
+        variant.compiled.prepare(*leaves, *args, **kwargs)
 
     def _current(self) -> tuple[_Variant, list[Any]]:
         """The variant for the leading arguments as they are, and these."""
@@ -103,7 +105,7 @@ class FrozenFunction:
             return self._variant, self._stand_ins
         leaves, structure = self._arguments.read()
         variant = self._variant
-        if variant is None or variant.structure != structure:
+        if variant is None or variant.structure is not structure:
             variant = self._of(structure, leaves)
         self._check_untracked(variant.frozen, leaves)
         return variant, leaves
@@ -111,6 +113,7 @@ class FrozenFunction:
     def _of(self, structure: Structure, leaves: list[Any]) -> _Variant:
         for each in self._variants:
             if each.structure == structure:
+                each.structure = structure
                 self._variant = each
                 return each
         words = self._arguments.words(structure)
@@ -131,7 +134,7 @@ class FrozenFunction:
             return
         for number in frozen.numbers:
             leaf = leaves[number]
-            if isinstance(leaf, Tensor) and leaf.requires_grad:
+            if isinstance(leaf, Tensor) and leaf.requires_grad_outside():
                 raise noted(
                     FreezeError(
                         f"freeze: {frozen.places[number]} requires grad in grad mode, expected "
@@ -157,8 +160,7 @@ class FrozenFunction:
         than what it is made of (FRZ-4).
         """
         frozen, places = variant.frozen, variant.structure.places
-        with frozen.given(leaves):
-            variant.compiled.prepare(*leaves, *args, **kwargs)
+        variant.compiled.prepare(*leaves, *args, **kwargs)
         kept = {n for fold in frozen.folds for n in fold.read_as_is}
         waiting = {n: 0 for n in range(len(places)) if n not in frozen.reasons}
         for fold in frozen.folds:

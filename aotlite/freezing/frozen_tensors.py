@@ -8,8 +8,7 @@ call read the contents of these. Rules: FRZ-1, FRZ-4, FRZ-6. Spec: `specs/freezi
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aotlite.backends.calling_convention import Value, as_value
@@ -36,6 +35,11 @@ class _Now(threading.local):
 
 
 _NOW = _Now()
+
+
+def leave(before: tuple[object, Sequence[object]]) -> None:
+    """Ends what `enter` began."""
+    _NOW.owner, _NOW.leaves = before
 
 
 class FrozenTensors:
@@ -90,15 +94,11 @@ class FrozenTensors:
         if role in self._roles():
             self.reasons.setdefault(role.index, reason)
 
-    @contextmanager
-    def given(self, leaves: Sequence[object]) -> Iterator[None]:
-        """A block in which these are the frozen tensors."""
+    def enter(self, leaves: Sequence[object]) -> tuple[object, Sequence[object]]:
+        """Makes these the frozen tensors of this thread; returns those before, for `leave`."""
         before = _NOW.owner, _NOW.leaves
         _NOW.owner, _NOW.leaves = self, leaves
-        try:
-            yield
-        finally:
-            _NOW.owner, _NOW.leaves = before
+        return before
 
     def now(self) -> Sequence[object]:
         """The leading arguments of this thread's call."""
