@@ -31,11 +31,12 @@ from aotlite.pipeline.recompile_limit import Miss, RecompileLimit, failing_guard
 from aotlite.pipeline.size_regions.choice import symbolic_sizes
 from aotlite.pipeline.size_regions.report import EntryReports
 from aotlite.pipeline.size_regions.tensor_marks import MARKS, agreeing, may_be_marked, replaced
+from aotlite.python_export import PythonFiles
 from aotlite.stages.s1_capture import capture as capture_stage
 from aotlite.stages.s10_runtime.guards.writer import MISS
 
 
-class CompiledFunction(EntryReports):
+class CompiledFunction(EntryReports, PythonFiles):
     """A callable with the results, gradients, side effects and errors of the function it wraps.
     `entries` are the compiled variants; `forward_graph`, `backward_graph` and `source` are those of
     the newest."""
@@ -131,10 +132,9 @@ class CompiledFunction(EntryReports):
         for each in self._outdated(call) if MARKS else ():
             self._remove(each, call)
         self.note_compilation(entry.number, reasons)
-        of_form = self._forms.setdefault(call.form, [])
         with UNFORKED:
             self.entries.append(entry)
-            of_form.append(entry)
+            self._forms.setdefault(call.form, []).append(entry)
             if call.is_flat and self.options.fast_paths:
                 self._runs = (*self._runs, entry.guarded.call)
         return entry

@@ -53,7 +53,6 @@ def takes_plain_gradients():
 
 
 BUILT = {
-    "files of exported programs": lambda: _names_it("aotlite/export", r"\bto_python\b"),
     "control flow": lambda: bool({"cond", "while_loop", "scan", "map"} & set(OPS)),
     "budgets": lambda: has_option("memory_budget", "activation_memory_budget", "budget"),
     "policies": lambda: has_option("policy", "recompute_policy"),
@@ -65,7 +64,7 @@ BUILT = {
 
 ANNOUNCED = {
     "docs/limits.md": [
-        ("files of exported programs", "control flow", "policies", "budgets"),
+        ("control flow", "policies", "budgets"),
     ],
     "specs/rules/tok.md": [("control flow",)],
     "specs/rules/cag.md": [("moves between devices",)],

@@ -1,8 +1,8 @@
 """Sums the processor times of tests, which `pytest --cpu-times FILE` writes, by file or function.
 
-    python tools/cpu_times.py FILE                 # the forty files that take longest
-    python tools/cpu_times.py FILE --before OTHER  # what changed since, the largest change first
-    python tools/cpu_times.py FILE --by test       # rows of a parametrized test together
+python tools/cpu_times.py FILE                 # the forty files that take longest
+python tools/cpu_times.py FILE --before OTHER  # what changed since, the largest change first
+python tools/cpu_times.py FILE --by test       # rows of a parametrized test together
 """
 
 import argparse

@@ -12,6 +12,7 @@ from aotlite.export.joint_export import (
 )
 from aotlite.export.module_export import aot_export_module
 from aotlite.export.pre_dispatch import with_gradients
+from aotlite.export.python_file import to_python
 from aotlite.export.signature import BackwardSignature, GraphSignature
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "aot_export_joint_simple",
     "aot_export_joint_with_descriptors",
     "aot_export_module",
+    "to_python",
     "with_gradients",
 ]

@@ -51,7 +51,7 @@ def check_range(
         places = flat.tolist()
         if not places or (min(places) >= least and max(places) < size):
             return
-    elif int(xp.min(index)) >= least and int(xp.max(index)) < size:
+    elif bool(xp.min(index) >= least) and bool(xp.max(index) < size):
         return
     raise IndexOutOfRangeError(
         f"{name}: an index is {_first_outside(xp, index, least, size)}, expected {least} <= index "

@@ -10,9 +10,7 @@ from aotlite.ir.op.composite import composite
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.index.search import bisected
 from aotlite.ir.ops.random.forms import drawn
-from aotlite.ir.ops.random.philox import PhiloxStream, draw, philox
-
-_WORD = 0xFFFFFFFF
+from aotlite.ir.ops.random.philox import PhiloxStream, draw
 
 
 def _multinomial_rule(self: TensorMeta, num_samples: int, replacement: bool) -> TensorMeta:
@@ -39,21 +37,6 @@ def _block_each(meta: TensorMeta) -> int:
     return 4 * meta.numel
 
 
-def _numbers(stream: PhiloxStream, rows: int, columns: int) -> Array:
-    """A uniform float64 for each row and column: a row has a block, a column the third word.
-
-    Other draws have 0 there, so that however many columns there are, a row uses up one block.
-    """
-    xp = stream.xp
-    block = xp.reshape(xp.arange(rows, dtype=xp.uint64), (-1, 1)) + stream.position // 4 % (1 << 64)
-    column = xp.arange(1, columns + 1, dtype=xp.uint64)
-    zero = xp.zeros((rows, columns), dtype=xp.uint64)
-    counter = ((block & _WORD) + zero, (block >> 32) + zero, column + zero, zero)
-    first, second, _, _ = philox(counter, (stream.seed & _WORD, (stream.seed >> 32) & _WORD))
-    whole = (first >> 5) * (1 << 26) + (second >> 6)
-    return xp.astype(whole, xp.float64) * 2.0**-53
-
-
 def _multinomial_kernel(
     stream: PhiloxStream, meta: TensorMeta, weights: Array, count: int, replacement: bool
 ) -> Array:
@@ -78,7 +61,7 @@ def _without_replacement(stream: PhiloxStream, p: Array, count: int) -> Array:
     Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
     """
     xp = stream.xp
-    times = -xp.log1p(-_numbers(stream, *p.shape))
+    times = -xp.log1p(-stream.grid(*p.shape))
     times = xp.where(p > 0, times / xp.where(p > 0, p, 1), xp.inf)
     return xp.argsort(times, axis=-1)[:, :count]
 
@@ -87,7 +70,7 @@ def _with_replacement(stream: PhiloxStream, p: Array, count: int) -> Array:
     """The category in whose part of the line from 0 to the sum of the weights a number lies."""
     xp = stream.xp
     ends = xp.cumulative_sum(p, axis=-1)
-    numbers = _numbers(stream, p.shape[0], count) * ends[:, -1:]
+    numbers = stream.grid(p.shape[0], count) * ends[:, -1:]
     # Where the sum overflows a number may be nan, which is before every end.
     found = bisected(xp, ends, xp.where(xp.isnan(numbers), -1.0, numbers), right=True)
     # A number may be rounded up to the end of the line: to its last category that has a part.

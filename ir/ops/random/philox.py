@@ -17,7 +17,7 @@ from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.op import Cost, RandomOp, register, schema_of
+from aotlite.ir.op import Cost, PureOp, RandomOp, register, schema_of
 from aotlite.ir.ops.creation.factories import check_size
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.loops import Loops, LoopTensor, Position
@@ -35,6 +35,7 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _WORD = 0xFFFFFFFF
+_STEPS = 1 << 64
 
 # The bits of a word that make a number in [0, 1): those of the dtype's significand.
 _DIGITS = {dtypes.float16: 11, dtypes.bfloat16: 8, dtypes.float32: 24}
@@ -95,6 +96,20 @@ class PhiloxStream:
         digits = _DIGITS[dtype]
         number = self.xp.astype(self.words(count) >> (32 - digits), self.xp.float32)
         return self.xp.astype(number * 2.0**-digits, dtype.numpy)
+
+    def grid(self, rows: int, columns: int) -> Array:
+        """A uniform float64 for each row and column: a row has a block, a column the third word.
+
+        Other draws have 0 there, so that however many columns there are, a row uses up one block.
+        """
+        xp = self.xp
+        block = xp.reshape(xp.arange(rows, dtype=xp.uint64), (-1, 1)) + self.position // 4 % _STEPS
+        column = xp.arange(1, columns + 1, dtype=xp.uint64)
+        zero = xp.zeros((rows, columns), dtype=xp.uint64)
+        counter = ((block & _WORD) + zero, (block >> 32) + zero, column + zero, zero)
+        first, second, _, _ = philox(counter, (self.seed & _WORD, (self.seed >> 32) & _WORD))
+        whole = (first >> 5) * (1 << 26) + (second >> 6)
+        return xp.astype(whole, xp.float64) * 2.0**-53
 
     def after(self, drawn: int) -> PhiloxStream:
         """The stream after `drawn` positions."""
@@ -177,6 +192,10 @@ _WORDS = {dtypes.float64: 2, dtypes.complex64: 2, dtypes.complex128: 4}
 
 
 # ------------------------------------------------------------------------------------ declaring
+DRAWS: dict[PureOp, Callable[..., Any]] = {}
+"""The kernel `(stream, meta, *args)` of each draw by its pure form, for writers of programs."""
+
+
 def draw(
     schema: str,
     pure_name: str,
@@ -230,6 +249,7 @@ def draw(
     op: RandomOp = register(
         RandomOp(parsed, rule, cost=Cost.RANDOM, functional=functional, consumes=consumes)
     )
+    DRAWS[functional] = kernel
     return op
 
 

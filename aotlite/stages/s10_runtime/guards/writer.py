@@ -72,7 +72,6 @@ MISS = object()
 """The result of an entry's function for a call for which the entry is not valid."""
 
 
-
 def write_guards(
     source: FunctionSource,
     values: GuardedValues,

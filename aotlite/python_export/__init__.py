@@ -1,0 +1,216 @@
+"""`python_text`: a program as one Python file that needs NumPy alone.
+
+    kernels          kernels as lines of NumPy
+    view_text        views as expressions
+    file_functions   functions that files hold
+    file_parts       what the functions of a file share
+    graph_text       a graph as a function
+    program_facts    the facts of a program
+    entry_text       arguments, state, writes and results
+    pullback_text    cotangents and gradients
+
+Spec: `specs/to_python.md`. Rules: PYX-1 to PYX-10.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.backends.reference import REFERENCE
+from aotlite.eager.rng.generator import current
+from aotlite.ir.filesystem import atomic_files
+from aotlite.pipeline.arguments import FlatArguments, call_of
+from aotlite.pipeline.options import Options
+from aotlite.pipeline.request import CompiledEntry
+from aotlite.python_export.entry_text import EntryText
+from aotlite.python_export.file_parts import FileParts
+from aotlite.python_export.kernels.argument_text import literal
+from aotlite.python_export.line_layout import laid_out
+from aotlite.python_export.program_facts import GivenCall, PythonProgram, program_of
+from aotlite.python_export.pullback_text import PullbackText
+
+
+def python_text(
+    program: PythonProgram, *, backward: bool = True, state: bool = True, ml_dtypes: bool = False
+) -> str:
+    """The text of the file. Raises UnsupportedError for what NumPy cannot do (PYX-9).
+
+    `backward`: with the function that gives gradients, where there are any. `state`: with the
+    values of what the function reaches outside. `ml_dtypes`: may import that package.
+    """
+    parts = FileParts(ml_dtypes=ml_dtypes)
+    entry = EntryText(program, parts)
+    functions = [entry.forward_text()]
+    entry.write()
+    if backward and program.backward is not None:
+        pullback = PullbackText(entry)
+        functions.append(pullback.backward_text())
+        pullback.write()
+        functions += _with_backward(entry, pullback)
+    else:
+        functions.append(_entry(entry))
+    held = _held(program, entry, with_values=state)
+    return file_text(_described(program), parts, functions, held)
+
+
+class PythonFiles:
+    """The method of a compiled function that writes it as a file."""
+
+    function: Callable[..., Any]
+    options: Options
+    entries: list[CompiledEntry]
+    _name: str
+
+    def to_python(
+        self,
+        path: str | None = None,
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        **options: bool,
+    ) -> str:
+        """The function, compiled for these arguments, as one Python file that needs NumPy alone.
+
+        Returns its text, and writes it to `path`. Options are those of `python_text`: `backward`,
+        `state`, `ml_dtypes`. Raises UnsupportedError for what NumPy cannot do (PYX-9). Spec:
+        `specs/to_python.md`.
+
+        >>> import aotlite as al
+        >>> text = al.compile(lambda x: x.add_(1)).to_python(args=(al.ones(2),))
+        >>> "primals_0[...] = updated_primals_0" in text
+        True
+        """
+        make: Any = type(self)
+        alone = make(self.function, static_options(self.options))
+        alone.prepare(*args, **(kwargs or {}))
+        call = call_of(tuple(args), dict(kwargs or {}))
+        return _written(self.function, self._name, alone.entries[-1], call, path, options)
+
+
+def static_options(options: Options) -> Options:
+    """The options of a compilation whose entry is written: sizes are numbers, and the graphs
+    write nothing themselves."""
+    return attrs.evolve(
+        options,
+        dynamic=False,
+        dynamic_shapes=None,
+        keep_inference_input_mutations=False,
+        backend=REFERENCE,
+        fw_compiler=None,
+        bw_compiler=None,
+        inference_compiler=None,
+        partition=options.partition or "default",
+    )
+
+
+def _written(
+    function: Callable[..., Any],
+    name: str,
+    entry: CompiledEntry,
+    call: FlatArguments,
+    path: str | None,
+    options: Mapping[str, bool],
+) -> str:
+    """The file of an entry, for a call like those that the entry takes; it is written to `path`."""
+    standing = current()
+    generator = standing.seed, standing.offset
+    given = GivenCall(call.leaves, call.spec)
+    text = python_text(program_of(function, name, entry, given, generator), **options)
+    save(text, path)
+    return text
+
+
+def save(text: str, path: str | None) -> None:
+    """Writes a text to a file, which a reader sees whole or not at all; nowhere for None."""
+    if path is not None:
+        folder, file = os.path.split(os.path.abspath(path))
+        atomic_files.write(folder, file, text)
+
+
+def _indented(lines: Sequence[str], depth: int = 1) -> str:
+    return "\n".join([f"{'    ' * depth}{line}" for line in lines])
+
+
+def _parameters(entry: EntryText) -> str:
+    names = [*entry.program.parameters, *(["*", "state=None"] if entry.has_state else [])]
+    return ", ".join(names)
+
+
+def _entry(entry: EntryText) -> str:
+    head = f"def {entry.program.name}({_parameters(entry)}):"
+    lines = ['"""Returns the results; writes the arrays that the function writes."""']
+    lines += [*entry.lines, f"return {entry.returned_text()}"]
+    return f"{head}\n{_indented(lines)}"
+
+
+def _with_backward(entry: EntryText, pullback: PullbackText) -> list[str]:
+    """The entry that also returns the pullback, and the one that does not."""
+    name, given = entry.program.name, [*entry.program.parameters]
+    defaults = [f"{each}=None" for each in pullback.parameters]
+    inner = [f"def pullback({', '.join(defaults)}):"]
+    inner += [f"    {line}" for line in _pullback_lines(pullback)]
+    lines = [
+        '"""Returns the results, and `pullback`: cotangents of results -> gradients by name."""'
+    ]
+    lines += [*entry.lines, "", *inner, "", f"return {entry.returned_text()}, pullback"]
+    whole = f"def {name}_with_backward({_parameters(entry)}):\n{_indented(lines)}"
+    if entry.has_state:
+        given.append("state=state")
+    short = [
+        '"""Returns the results; writes the arrays that the function writes."""',
+        f"return {name}_with_backward({', '.join(given)})[0]",
+    ]
+    return [whole, f"def {name}({_parameters(entry)}):\n{_indented(short)}"]
+
+
+def _pullback_lines(pullback: PullbackText) -> list[str]:
+    return ['"""Returns the gradients; None for a cotangent stands for zeros."""', *pullback.lines]
+
+
+def file_text(about: str, parts: FileParts, functions: Sequence[str], held: Sequence[str]) -> str:
+    """A whole file: docstring, imports, helpers, functions of kernels, functions, and the state,
+    of which `held` are the items."""
+    bodies = [*parts.helper_texts(), *parts.function_texts(), *map(_quiet, functions)]
+    if any("STATE" in body for body in functions):
+        rows = [f"    {item}" for item in held]
+        bodies.append("\n".join(["STATE = {", *rows, "}"]) if held else "STATE: dict = {}")
+    imports = [f"import {n}" for n in ("base64", "zlib") if any(f"{n}." in b for b in bodies)]
+    extra = ["import ml_dtypes"] if parts.needs_ml_dtypes else []
+    constants = ["", *parts.constants] if parts.constants else []
+    lines = [about, "", _WRITTEN, '"""', "", *imports, *([""] if imports else [])]
+    head = [*lines, *extra, "import numpy as np", *constants]
+    return laid_out("\n\n\n".join(["\n".join(head), *bodies])) + "\n"
+
+
+_WRITTEN = "Written by aotlite's to_python. Shapes, dtypes and strides of the arguments are fixed."
+
+
+def _quiet(function: str) -> str:
+    """The function with NumPy's warnings off where it computes, as in aotlite."""
+    is_graph = function.startswith(("def forward(", "def backward("))
+    return f'@np.errstate(all="ignore")\n{function}' if is_graph else function
+
+
+def _described(program: PythonProgram) -> str:
+    """The beginning of the docstring: which function it is, and what is fixed in it."""
+    lines = [f'"""{program.about}, as functions of NumPy arrays.']
+    fixed = [f"{each.text} = {each.number!r}" for each in program.arguments if each.is_number]
+    if fixed:
+        lines += ["", f"These numbers are fixed: {', '.join(fixed)}."]
+    return "\n".join(lines)
+
+
+def _held(program: PythonProgram, entry: EntryText, *, with_values: bool) -> list[str]:
+    """The items of the state: what the function reaches outside of its arguments, by name."""
+    rows = []
+    for each in program.state:
+        if with_values and each.value is not None and each.role in entry.inputs:
+            rows.append(f"{literal(each.key)}: {entry.parts.array(each.value, '    ')},")
+    if entry.draws:
+        seed, offset = program.generator
+        rows.append(f'"generator.seed": np.array({seed}, np.uint64),')
+        rows.append(f'"generator.offset": np.array({offset}, np.uint64),')
+    return rows

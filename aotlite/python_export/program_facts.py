@@ -1,0 +1,236 @@
+"""`PythonProgram`: the facts from which a file is written, and where they come from.
+
+`program_of` takes them from an entry of a compiled function, and from a call of it where one is
+given: names of arguments, values of what the function reaches outside. Rules: PYX-1, PYX-2, PYX-9.
+Spec: `specs/to_python.md`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from optree import PyTreeSpec
+
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.arrays import host_array
+from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.graph import Graph
+from aotlite.ir.graph.node_text import identifier
+from aotlite.ir.graph.role import Family, Hidden, MutatedInput, Primal
+from aotlite.pipeline.request import CompiledEntry
+from aotlite.python_export.kernels.argument_text import literal
+from aotlite.stages.records.capture import NumpyResult
+from aotlite.stages.records.convention import Convention
+from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, take
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
+
+
+@attrs.frozen(eq=False)
+class PythonArgument:
+    """A leaf of the arguments that the file takes."""
+
+    text: str
+    """How the file reaches it: `x`, `batch["x"]`."""
+    index: int
+    """Its place among the flat arguments."""
+    number: object = None
+    """The number for which the file is written; None for an array."""
+    is_number: bool = False
+    same_as: int | None = None
+    """The place of an earlier argument that is the same array."""
+
+
+@attrs.frozen(eq=False)
+class StateArray:
+    """An array that the function reaches outside of its arguments."""
+
+    role: Hidden
+    key: str
+    value: np.ndarray | None
+    """None where the caller must give it."""
+
+
+@attrs.frozen(eq=False)
+class PythonProgram:
+    """A program as `entry_text` writes it."""
+
+    name: str
+    about: str
+    """Which function it is, and where it stands."""
+    parameters: tuple[str, ...]
+    arguments: tuple[PythonArgument, ...]
+    state: tuple[StateArray, ...]
+    forward: Graph
+    backward: Graph | None
+    meta: FunctionMeta
+    convention: Convention
+    spec: PyTreeSpec
+    """The containers of the results."""
+    numpy_results: tuple[NumpyResult | None, ...]
+    generator: tuple[int, int]
+    """The seed and the offset at which the file's random stream begins."""
+
+    def argument(self, index: int) -> str:
+        """The text of a flat argument."""
+        found = next((each for each in self.arguments if each.index == index), None)
+        if found is None:
+            raise _refused(f"flat argument {index} is neither an array nor a number")
+        return found.text
+
+    def key(self, role: Any) -> str:
+        """The name of an input, in messages, in the state and among gradients."""
+        if isinstance(role, Primal):
+            return self.argument(role.index)
+        return next((each.key for each in self.state if each.role == role), str(role))
+
+
+def _refused(what: str, instead: str = "Leave it outside of the compiled function.") -> Exception:
+    text = f"to_python: {what}, expected what a file of NumPy can do"
+    return noted(UnsupportedError(text), f"{instead} (PYX-9)")
+
+
+# --------------------------------------------------------------------------------- from an entry
+@attrs.frozen(eq=False)
+class GivenCall:
+    """A call of the function: its flat arguments, and the containers of (args, kwargs)."""
+
+    leaves: Sequence[Any]
+    spec: PyTreeSpec
+
+
+def program_of(
+    function: Callable[..., Any],
+    name: str,
+    entry: CompiledEntry,
+    call: GivenCall,
+    generator: tuple[int, int],
+) -> PythonProgram:
+    """The facts of an entry. Raises UnsupportedError for what no file can hold (PYX-9)."""
+    check_writable(entry)
+    assert entry.convention is not None and entry.containers.spec is not None
+    texts = leaf_texts(function, call.spec)
+    arguments = tuple(_arguments(entry, call, texts))
+    state = [_state_array(Hidden(i), way, call, texts) for i, way in entry.hidden.items()]
+    return PythonProgram(
+        name=identifier(name),
+        about=_about(function, name),
+        parameters=parameters_in([each.text for each in arguments]),
+        arguments=arguments,
+        state=tuple(state),
+        forward=entry.partition.forward,
+        backward=entry.partition.backward,
+        meta=entry.meta,
+        convention=entry.convention,
+        spec=entry.containers.spec,
+        numpy_results=entry.containers.numpy_results,
+        generator=generator,
+    )
+
+
+def _about(function: Any, name: str) -> str:
+    called = getattr(function, "forward", function)
+    code = getattr(inspect.unwrap(called), "__code__", None)
+    place = (
+        "" if code is None else f", line {code.co_firstlineno} of {_file_name(code.co_filename)}"
+    )
+    return f"`{name}`{place}"
+
+
+def _file_name(path: str) -> str:
+    return re.split(r"[\\/]", path)[-1]
+
+
+def leaf_texts(function: Callable[..., Any] | None, spec: PyTreeSpec) -> list[str]:
+    """The expression of each flat argument, from the function's parameters."""
+    names = [] if function is None else _parameter_names(function)
+    texts = []
+    for which, first, *rest in spec.paths():
+        name = first if which == 1 else names[first] if first < len(names) else f"arg_{first}"
+        texts.append(str(name) + "".join([f"[{literal(key)}]" for key in rest]))
+    return texts
+
+
+def parameters_in(texts: Iterable[str]) -> tuple[str, ...]:
+    """The parameters of a function that reaches its arguments by these expressions.
+
+    >>> parameters_in(["x", "batch[0]", "batch['y']"])
+    ('x', 'batch')
+    """
+    return tuple(dict.fromkeys([text.partition("[")[0] for text in texts]))
+
+
+def _parameter_names(function: Any) -> list[str]:
+    called = getattr(function, "forward", function)
+    try:
+        found = inspect.signature(called).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return [each.name for each in found if each.kind in kinds]
+
+
+def _arguments(entry: CompiledEntry, call: GivenCall, texts: Sequence[str]) -> list[PythonArgument]:
+    found, first = [], dict[int, int]()
+    for index, leaf in enumerate(call.leaves):
+        if isinstance(leaf, Tensor):
+            same = first.setdefault(id(leaf), index)
+            found.append(
+                PythonArgument(texts[index], index, same_as=None if same == index else same)
+            )
+        elif isinstance(leaf, (bool, int, float, complex)):
+            found.append(PythonArgument(texts[index], index, leaf, is_number=True))
+    return found
+
+
+def _state_array(
+    role: Hidden, way: AccessPath, call: GivenCall, texts: Sequence[str]
+) -> StateArray:
+    found = way.resolve(list(call.leaves))
+    value = host_array(found._data).copy() if isinstance(found, Tensor) else None
+    return StateArray(role, state_key(way, call.leaves, texts), value)
+
+
+def state_key(way: AccessPath, leaves: Sequence[Any], texts: Sequence[str]) -> str:
+    """The name of a hidden input: `model.weight`, by the names of parameters and variables."""
+    value = way.function if way.argument is None else leaves[way.argument]
+    text = "" if way.argument is None else texts[way.argument]
+    for kind, key in way.path:
+        if kind == "cell":
+            text = value.__code__.co_freevars[key]
+        elif kind == "global":
+            text = key
+        elif kind == "item":
+            text = f"{text}[{key!r}]"
+        elif kind == "grad":
+            text = f"{text}.grad"
+        else:
+            text = f"{text}.{key}" if text else str(key)
+        value = take(value, kind, key) if value is not NOTHING else NOTHING
+    return text
+
+
+# ------------------------------------------------------------------------------------- refusals
+def check_writable(entry: CompiledEntry) -> None:
+    """Raises UnsupportedError for a function of which a file would leave something out."""
+    meta = entry.meta
+    if meta.wrappers:
+        raise _refused("the function has wrapper subclasses among its inputs or results")
+    if meta.hooks:
+        raise _refused("each call registers hooks")
+    if entry.convention is not None and entry.convention.tokens:
+        raise _refused("the function has effects")
+    for each in meta.inputs:
+        if each.writes_storage or each.resizes_storage:
+            raise _refused(f"the function puts {each.place} onto other memory")
+        if each.writes_metadata:
+            raise _refused(f"the function changes the shape or strides of {each.place}")
+        if each.written_late:
+            raise _refused(f"the backward writes {each.place}")
+    roles = [*entry.partition.forward.output_roles]
+    if any(isinstance(r, MutatedInput) and isinstance(r.of, Family) for r in roles):
+        raise _refused("inputs that overlap have one history, and are written")
