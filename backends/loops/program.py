@@ -130,6 +130,8 @@ class Kernel:
     body: tuple[Statement, ...]
     vector: int | None = attrs.field(default=None, kw_only=True)
     """The vector axis: neighbors along it are computed together. None: not scheduled yet."""
+    loads: Any = attrs.field(default=None, init=False, eq=False, repr=False)
+    """A cache: each load once (`loads_of`)."""
 
     def __str__(self) -> str:
         inner = [f"*i{k}<{n}" for k, n in enumerate(self.extents)][self.space :]
@@ -252,9 +254,12 @@ def names_of(statement: Statement) -> tuple[int, ...]:
             return statement.names
 
 
-def loads_of(kernel: Kernel) -> list[Scalar]:
+def loads_of(kernel: Kernel) -> tuple[Scalar, ...]:
     """Returns each load of a kernel once, in order of first use."""
-    return loads_in(kernel.body)
+    if kernel.loads is None:
+        object.__setattr__(kernel, "loads", tuple(loads_in(kernel.body)))
+    found: tuple[Scalar, ...] = kernel.loads
+    return found
 
 
 def loads_in(body: Iterable[Statement]) -> list[Scalar]:

@@ -315,7 +315,7 @@ def _launched(
 
 def _kernel(program: LoopProgram, launch: Launch) -> Kernel:
     """The kernel of a launch, whose name ends with its place among the steps."""
-    step = program.steps[int(launch.name.rpartition("_")[2])]
+    step = program.steps[launch.step]
     assert type(step) is Kernel
     return step
 

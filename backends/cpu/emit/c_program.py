@@ -120,6 +120,8 @@ class _ProgramPrinter:
         self.memory = KernelMemory(self.buffers, plan)
         constants = [b for b in program.buffers if b.kind is BufferKind.CONSTANT]
         self.slots = tuple([buffer.number for buffer in (*slots(program), *constants)])
+        self.slot_of = {number: k for k, number in enumerate(self.slots)}
+        self.sizes_of = {n: buffer.size for n, buffer in self.buffers.items()}
         self.nanoseconds = 0.0
         self.work: list[tuple[int, float]] = []
         """(points, nanoseconds of a point) of kernels and products of symbolic extents."""
@@ -398,14 +400,13 @@ class _ProgramPrinter:
         rows_only = space == len(extents)
         if rows_only and any(type(each) is not Store for each in kernel.body):
             extents = (*extents, 1)
-        sizes = {n: buffer.size for n, buffer in self.buffers.items()}
-        return KernelFacts(extents, space, sizes, self.memory.regions(kernel), rows_only)
+        return KernelFacts(extents, space, self.sizes_of, self.memory.regions(kernel), rows_only)
 
     def _place(self, number: int) -> Place:
         """Returns the slot of a buffer, and the bytes behind it."""
         if self.buffers[number].kind is BufferKind.TEMPORARY:
             return len(self.slots), self.plan.offsets[number]
-        return self.slots.index(number), 0
+        return self.slot_of[number], 0
 
     def _in_slots(self, number: int) -> str:
         return self._pointer(number, "slots")
@@ -423,7 +424,7 @@ class _ProgramPrinter:
                 return own
             result, partials = self.direct[number]
             return f"({partials} == 1 ? {self._pointer(result, slots)} : {own})"
-        return f"(({memory_type(buffer.dtype)} *){slots}[{self.slots.index(number)}])"
+        return f"(({memory_type(buffer.dtype)} *){slots}[{self.slot_of[number]}])"
 
 
 def _parameters(buffers: Iterable[tuple[int, DType, bool, bool]]) -> str:

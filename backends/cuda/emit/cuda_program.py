@@ -31,6 +31,7 @@ from aotlite.backends.loops.program import (
     values_of,
     writes,
 )
+from aotlite.backends.loops.templates.kernel_template import instance_of
 from aotlite.ir import dtypes
 from aotlite.ir.errors import BackendError
 from aotlite.ir.geometry.sizes import Size, minimum
@@ -57,6 +58,9 @@ class Launch:
     """What the blocks divide among them. Without any the kernel is not launched."""
     short: tuple[Size, int, Launch] | None = None
     """(points of a row, the most of them, the launch of the kernel for rows that are as short)."""
+    step: int = 0
+    """The index of the step in its program. Steps with equal kernels launch one function (REG-6).
+    """
 
     def at(self, put: Callable[[Size], int]) -> Launch | None:
         """Returns the launch for numbers in place of symbols; None if there is nothing to do."""
@@ -130,9 +134,9 @@ def _units(
             kernel = _kernel(step)
             if 0 in kernel.extents[: kernel.space] or not kernel.body:
                 continue
-            text, launch = printer.kernel(kernel, buffers, f"{stem}_{k}")
+            text, launch = printer.step(kernel, buffers, f"{stem}_{k}")
             lines += text
-            found.append(launch)
+            found.append(attrs.evolve(launch, step=k))
         launches[stem] = tuple(found)
     return "\n".join([*_head(library), *indented(lines), ""]), launches
 
@@ -156,6 +160,26 @@ class _Printer:
     def __init__(self, target: Target, *, wide: bool = False) -> None:
         self.target, self.wide = target, wide
         self.library = FunctionTexts()
+        self.printed: dict[object, tuple[tuple[int, ...], Launch]] = {}
+        """For each template and memory of its buffers the first kernel's buffers, and its launch.
+        """
+
+    def step(
+        self, kernel: Kernel, buffers: Mapping[int, ProgramBuffer], name: str
+    ) -> tuple[list[str], Launch]:
+        """Returns the function of a kernel, and its launch; no text for a kernel that is one before
+        on other buffers."""
+        instance = instance_of(kernel)
+        own = [buffers[number] for number in instance.buffers]
+        key = instance.template, tuple([(b.dtype, b.size, b.kind) for b in own])
+        found = self.printed.get(key)
+        if found is not None:
+            first, launch = found
+            numbers = dict(zip(first, instance.buffers, strict=True))
+            return [], _on_buffers(launch, numbers)
+        lines, launch = self.kernel(kernel, buffers, name)
+        self.printed[key] = instance.buffers, launch
+        return lines, launch
 
     def kernel(
         self, kernel: Kernel, buffers: Mapping[int, ProgramBuffer], name: str
@@ -199,6 +223,12 @@ class _SizedPrinter(_Printer):
         self.used: dict[str, list[int]] = {}
         self.reaches: list[Size] = []
 
+    def step(
+        self, kernel: Kernel, buffers: Mapping[int, ProgramBuffer], name: str
+    ) -> tuple[list[str], Launch]:
+        """Returns the function of a kernel for all sizes, which has its own, and its launch."""
+        return self.kernel(kernel, buffers, name)
+
     def sizes(self, kernel: Kernel, code: KernelCode, name: str) -> list[str]:
         """Returns the parameters for the sizes that the code names."""
         used = SizeNames.used(code.lines)
@@ -217,6 +247,15 @@ class _SizedPrinter(_Printer):
         if short is not None:
             short = (*short[:2], self.with_sizes(short[2]))
         return attrs.evolve(launch, sizes=tuple(sizes), short=short)
+
+
+def _on_buffers(launch: Launch, numbers: Mapping[int, int]) -> Launch:
+    """Returns the launch of the same function on other buffers."""
+    short = launch.short
+    if short is not None:
+        short = (*short[:2], _on_buffers(short[2], numbers))
+    own = tuple([numbers[number] for number in launch.buffers])
+    return attrs.evolve(launch, buffers=own, short=short)
 
 
 def _parameter(buffer: ProgramBuffer, written: bool) -> str:

@@ -143,7 +143,7 @@ def _actions(
 ) -> tuple[Action, ...]:
     """Returns the steps as actions. Neighboring checks are merged; kernels without points are
     dropped."""
-    launches = {int(launch.name.rpartition("_")[2]): launch for launch in printed.launches}
+    launches = {launch.step: launch for launch in printed.launches}
     found: list[Action] = []
     kernels = 0
     for step in steps:

@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from aotlite.backends.loops.lowering.builder import NoLoops, ProgramBuilder
+from aotlite.backends.loops.lowering.op_templates import OpTemplates
 from aotlite.backends.loops.lowering.pointwise import pointwise_loops
 from aotlite.backends.loops.lowering.writer import LoopOperand, LoopWriter
 from aotlite.backends.loops.program import BufferKind, Extern, LoopProgram, Placed, ValueCheck
@@ -65,12 +66,15 @@ class _Lowering:
     """The copy of a value whose dtype has another size than its buffer's: kernels load that."""
     copies: dict[int, int] = attrs.field(factory=dict)
     """The copy of each constant's buffer that is returned."""
+    templates: OpTemplates = attrs.field(init=False)
+    """The ops that are lowered by now: equal ones are not lowered again (REG-5)."""
     checks_late: bool = attrs.field(init=False, default=False)
     """Whether the graph has effects. A failed check would run them twice, so that an op which needs
     a check becomes an extern, and raises by itself (TOK-6)."""
 
     def program(self) -> LoopProgram:
         self.checks_late = has_tokens(self.graph)
+        self.templates = OpTemplates(self.builder)
         inputs = [self._input(node) for node in self.graph.placeholders]
         closing = []
         for node in self.graph.nodes:
@@ -174,6 +178,10 @@ class _Lowering:
 
     def _loops(self, node: Node, op: PureOp, args: tuple[object, ...]) -> object:
         """Adds the op's kernels and returns its results' places; None where it has no loop form."""
+        call = self.templates.call(op, node.meta, args)
+        again = self.templates.again(call)
+        if again is not None:
+            return again
         mark = self.builder.mark
         k = LoopWriter(self.builder, op.name)
         try:
@@ -193,7 +201,9 @@ class _Lowering:
         if made is None:
             self.builder.back_to(mark)
             return None
-        return tuple([each.placed for each in made]) if type(made) is tuple else made.placed
+        found = tuple([each.placed for each in made]) if type(made) is tuple else made.placed
+        self.templates.keep(call, mark, found)
+        return found
 
     def _gives_up(self, mark: tuple[int, int]) -> bool:
         """Whether a step since the mark is a check. If it failed, the graph would run once more,

@@ -53,12 +53,18 @@ def renamed(kernel: Kernel, numbers: Mapping[int, int]) -> Kernel:
     """Returns the kernel on other buffers. `numbers` gives different buffers different numbers."""
     if all(old == new for old, new in numbers.items()):
         return kernel
-    return attrs.evolve(kernel, body=renamed_body(kernel.body, numbers))
+    body = renamed_body(kernel.body, numbers)
+    return Kernel(kernel.name, kernel.extents, kernel.space, body, vector=kernel.vector)
 
 
 def renamed_body(body: Sequence[Statement], numbers: Mapping[int, int]) -> tuple[Statement, ...]:
     """Returns the statements on other buffers, different ones for different ones."""
     memo: dict[Scalar, Scalar] = {}
+    if len(body) == 1 and type(body[0]) is Store and not body[0].address.dynamic:
+        store = body[0]
+        for value in unknown(store.value, memo):
+            memo[value] = _renamed(value, numbers, memo)
+        return (_stored(store, numbers[store.buffer], store.address, memo[store.value]),)
 
     def scalar(root: Scalar) -> Scalar:
         for value in unknown(root, memo):
@@ -83,4 +89,16 @@ def _renamed(value: Scalar, numbers: Mapping[int, int], memo: Mapping[Scalar, Sc
 
 
 def _stored_in(store: Store, numbers: Mapping[int, int]) -> Store:
-    return attrs.evolve(store, buffer=numbers[store.buffer])
+    return _stored(store, numbers[store.buffer], store.address, store.value)
+
+
+def _stored(store: Store, buffer: int, address: Affine, value: Scalar) -> Store:
+    return Store(
+        buffer,
+        address,
+        value,
+        combine=store.combine,
+        each_row=store.each_row,
+        from_identity=store.from_identity,
+        unordered=store.unordered,
+    )

@@ -59,6 +59,7 @@ class StepOrder:
 
     `before` and `after` are its edges. `below[k]` is its transitive closure, the steps that must
     run after step k, as the bits of an int: whether a merge would make a circle is then one `&`.
+    Bits of steps that are gone stay; numbers are not used again.
     """
 
     def __init__(self, program: LoopProgram, kept_bytes: int = KEPT_BYTES) -> None:
@@ -67,6 +68,7 @@ class StepOrder:
         self.temporaries -= {placed.buffer for placed in program.outputs if placed is not None}
         self.inputs = {b.number for b in program.buffers if b.kind is BufferKind.INPUT}
         self.steps: dict[int, Step] = dict(enumerate(program.steps))
+        self.count = len(program.steps)
         self.reads = {k: reads(step) for k, step in self.steps.items()}
         self.writes = {k: writes(step) for k, step in self.steps.items()}
         self.after: dict[int, set[int]] = {k: set() for k in self.steps}
@@ -186,7 +188,8 @@ class StepOrder:
             self._added(kernel, sources, (after, *self.after[second]))
 
     def _added(self, step: Kernel, sources: Iterable[int], users: Iterable[int]) -> int:
-        k = 1 + max(self.steps)
+        k = self.count
+        self.count += 1
         self.steps[k], self.after[k], self.before[k] = step, set(), set()
         self._edges(list(sources), k)
         for each in list(users):
@@ -216,22 +219,30 @@ class StepOrder:
 
     def put(self, first: int, second: int, kernel: Kernel) -> None:
         """Puts the kernel in the place of the second step and removes the first."""
-        gone = 1 << first
-        below = (self.below[first] | self.below[second]) & ~(gone | 1 << second)
         for k in self.after.pop(first):
             self.before[k].discard(first)
             self._edges([second], k)
         for k in self.before.pop(first):
             self.after[k].discard(first)
             self._edges([k], second)
-        del self.steps[first], self.below[first]
+        del self.steps[first]
         self.steps[second] = kernel
         self.columns.pop(second, None)
         self.reads[second], self.writes[second] = reads(kernel), writes(kernel)
-        self.below[second] = below
-        for k, found in self.below.items():
-            if found & (gone | 1 << second):
-                self.below[k] = (found | below | 1 << second) & ~gone
+        self.below[second] = (self.below[second] | self.below.pop(first)) & ~(1 << second)
+        self._reach(second)
+
+    def _reach(self, k: int) -> None:
+        """Adds step k, and all that must run after it, to what must run after the steps before it.
+        The closure of a step that knows all of it is as it was, and so is that of those before."""
+        new = self.below[k] | 1 << k
+        changed = list(self.before[k])
+        while changed:
+            each = changed.pop()
+            found = self.below[each]
+            if found | new != found:
+                self.below[each] = found | new
+                changed += self.before[each]
 
     def in_order(self) -> tuple[Step, ...]:
         """Returns the steps in topological order; of steps that are ready the first one comes."""

@@ -85,7 +85,7 @@ class Hosted:
                 memory[buffer.number] = placed(before(buffer))
         for launch in self.launches[name]:
             arrays = [memory[number] for number in launch.buffers]
-            both = in_place(program.steps[int(launch.name.rpartition("_")[2])])
+            both = in_place(program.steps[launch.step])
             call(self.library, launch, arrays, order, min(launch.blocks, most_blocks), both)
         return memory
 
