@@ -13,12 +13,13 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+from aotlite.artifacts.lookup import compiler_for
 from aotlite.eager.base.modes import STATE, is_anomaly_enabled, watching
 from aotlite.freezing import frozen_function
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, name_from
-from aotlite.pipeline import CompiledEntry, Request, compile_once
+from aotlite.pipeline import CompiledEntry, Request
 from aotlite.pipeline.arguments import (
     FlatArguments,
     call_of,
@@ -111,8 +112,7 @@ class CompiledFunction(EntryReports, PythonFiles):
         return misses_of(self.entries, self._forms, call, self.options.num_params_buffers)
 
     def _add(self, call: FlatArguments) -> CompiledEntry | None:
-        """A new entry, or the one that another thread made while this one waited.
-        None at the recompile limit: the call runs eagerly (GRD-4)."""
+        """A new entry, or one that another thread made; None at the recompile limit (GRD-4)."""
         if self.limit.is_silent(len(self.entries)):
             return None
         with self._lock:
@@ -150,7 +150,8 @@ class CompiledFunction(EntryReports, PythonFiles):
         function, made = self.function, self._forms.get(call.form, ())
         sizes = symbolic_sizes(function, call, made, self.options, self._rules, why := list[str]())
         given = call.leaves, call.tensors(), flat_results, self._name, sizes, why
-        return compile_once(Request(function, on_leaves(function, call), *given), self.options)
+        make = compiler_for(self.options, call.form)
+        return make(Request(function, on_leaves(function, call), *given), self.options)
 
     # --- errors
     def _unstable(self, entry: CompiledEntry, call: FlatArguments) -> Exception:
@@ -165,8 +166,7 @@ class CompiledFunction(EntryReports, PythonFiles):
         )
 
     def prepare(self, *args: object, **kwargs: object) -> None:
-        """Compiles for arguments like these without running, if no entry is valid for them.
-        Nothing is compiled beyond `recompile_limit`."""
+        """Compiles for arguments like these without running, within `recompile_limit`."""
         call = call_of(args, kwargs)
         with watching(anomaly=False):  # in which no entry is valid
             if self._valid(call) is None:

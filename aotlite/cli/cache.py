@@ -1,10 +1,11 @@
-"""`aotlite cache`: shows the disk cache of compiled kernels, or empties it."""
+"""`aotlite cache`: shows what is kept on disk, empties it, or says why a function was not found."""
 
 from __future__ import annotations
 
 import argparse
 import os
 
+from aotlite.artifacts.files import misses, store
 from aotlite.backends.native.cache import artifact_cache, eviction, trusted_folders
 from aotlite.ir.errors import ArgumentError
 
@@ -14,20 +15,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("show", "clear"),
-        default="show",
-        help="show: the folder, how much is in it (default); clear: remove all of it",
+        choices=("info", "show", "clear", "why"),
+        default="info",
+        help="info, or show: the folders, how much is in them (default); clear: remove all of it; "
+        "why: which read made the last call of a function miss",
     )
+    parser.add_argument("function", nargs="?", help="of `why`: the function, as module:name")
 
 
 def command(args: argparse.Namespace) -> None:
-    """Prints the folder and its entries, or removes them. Never makes the folder."""
-    folder = artifact_cache.cache_folder()
-    if folder is None:
+    """Prints the folders and their entries, or removes these. Never makes a folder."""
+    if (args.action == "why") != (args.function is not None):
+        raise ArgumentError(
+            f"cache: the function is {args.function!r} for {args.action!r}, expected module:name "
+            "for 'why', and none for others"
+        )
+    kernels = artifact_cache.cache_folder()
+    artifacts = store.folder()
+    if kernels is None or artifacts is None:
         raise ArgumentError("cache: the home folder is unknown, expected a folder in AOTLITE_CACHE")
+    if args.action == "why":
+        _say_why(args.function)
+        return
+    _act(kernels, eviction.LIMIT, args.action)
+    if os.path.exists(artifacts):
+        _act(artifacts, store.LIMIT, args.action)
+
+
+def _say_why(function: str) -> None:
+    found = misses.last(function)
+    if found is None:
+        print(f"nothing is known of {function}: no look-up of it missed")
+    else:
+        print(f"{found.outcome}: {found.why}")
+
+
+def _act(folder: str, limit: int, action: str) -> None:
     print(f"folder: {folder}")
     refused = _refused(os.path.dirname(folder)) or _refused(folder)
-    if args.action == "clear":
+    if action == "clear":
         if refused:
             raise ArgumentError(f"cache: {refused}, expected a folder that is this user's alone")
         removed = eviction.clear(folder)
@@ -35,7 +61,7 @@ def command(args: argparse.Namespace) -> None:
         return
     entries = eviction.entries(folder)
     print(f"kept: {_amount(len(entries), sum(entry.size for entry in entries))}")
-    print(f"limit: {_megabytes(eviction.LIMIT)}; what was not used for longest goes first")
+    print(f"limit: {_megabytes(limit)}; what was not used for longest goes first")
     if refused:
         print(f"not used: {refused}")
 

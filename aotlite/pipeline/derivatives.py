@@ -230,6 +230,7 @@ class HigherOrders:
         order = timed("order", order=kept_tape.order + 1)
         # All orders share the recorder, and the numbers.
         with self._lock, collector_paused(), self.compilation.observers.within(), order:
+            kept_tape = kept_tape.recorded()
             made = self._recorded(kept_tape, arriving)
             pure, roles = self._joint(made, kept_tape)
             numbers = self.numbering.of(pure, {})

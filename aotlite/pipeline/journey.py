@@ -11,11 +11,10 @@
     9 lower          a backend compiles the forward; the backward when it first runs
     10 runtime       the entry: guards, the call, and every side effect of the function
 
-Each stage is one function, and none imports another. `compile_once`, `_cut`, `_analyzed`,
-`_convention_and_joint` and `_lowered` call them, and beside them functions for features:
-`with_parts` (wrapper subclasses as results), `widened` (inputs of the backward alone), `with_bases`
-(inputs that overlap), `decomposed_for_fusion` (normalizations before min-cut), and those of
-`derivatives` (double backward: they look at every training graph, so that it can be made later).
+Each stage is one function, and none imports another. `compile_once`, `cut_of`, `_analyzed`,
+`_convention_and_joint` and `_lowered` call them, and functions for features: `with_parts` (wrapper
+results), `widened` (inputs of the backward alone), `with_bases` (inputs that overlap), and those of
+`derivatives` (double backward: each training graph is looked at, so that it can be made later).
 
 `compile(stages={"simplify": mine})` replaces a stage by its name in `STAGES`; `partition=` replaces
 the eighth; the user's decompositions come before the seventh, the user's passes after it. The graph
@@ -82,20 +81,19 @@ STAGES: dict[str, Callable[..., Any]] = dict(zip(NAMES, _TEN, strict=True))
 
 def compile_once(request: Request, options: Options) -> CompiledEntry:
     """Compiles a request: all ten stages, with the cyclic garbage collector paused (PIP-5).
-    Where a stage raises, the recorder is emptied: a fake that the function stored somewhere must
-    not keep the caller's tensors alive."""
+    Where a stage raises, the recorder is emptied: a stored fake must keep no tensors alive."""
     compilation = Compilation.begin(options, STAGES)
     with collector_paused(), outside_regions(), compiling(request, compilation):
-        return _traced(request, compilation, _compiled)
+        return traced(request, compilation, _compiled)
 
 
 def retraced(request: Request, compilation: Compilation, rest: Callable[..., None]) -> None:
     """Runs stages 1 to 8 for the observers, and for `rest`, as at other sizes."""
     with collector_paused(), outside_regions():
-        _traced(request, compilation, lambda captured, _, how: rest(*_cut(captured, how)))
+        traced(request, compilation, lambda captured, _, how: rest(*cut_of(captured, how)))
 
 
-def _traced(request: Request, compilation: Compilation, rest: Callable[..., T]) -> T:
+def traced(request: Request, compilation: Compilation, rest: Callable[..., T]) -> T:
     captured = request.captured_by(compilation.stages["capture"])
     try:
         with raising_refusals(captured.recorder):
@@ -110,15 +108,16 @@ def _traced(request: Request, compilation: Compilation, rest: Callable[..., T]) 
 
 def _compiled(captured: Captured, request: Request, compilation: Compilation) -> CompiledEntry:
     """Stages 2 to 10, on a captured function."""
-    captured, cut = _cut(captured, compilation)
+    captured, cut = cut_of(captured, compilation)
     if captured.recorder.sizes:
-        return region_entry(cut, captured, request, compilation, _entry, retraced)
+        return region_entry(cut, captured, request, compilation, entry_of, retraced)
     show_numbers(captured, request, compilation)
+    request.keep(captured, cut)
     of = request.leaves, captured, cut.meta, cut.convention.bases, cut.partition
-    return _entry(compilation, request.name, f"{compilation.number}", cut, guarded_values_of(*of))
+    return entry_of(compilation, request.name, f"{compilation.number}", cut, guarded_values_of(*of))
 
 
-def _cut(captured: Captured, compilation: Compilation) -> tuple[Captured, StageRecords]:
+def cut_of(captured: Captured, compilation: Compilation) -> tuple[Captured, StageRecords]:
     """Stages 2 to 8: the capture, with the inputs of the backward, and what is left to lower."""
     options, stages, observers = compilation.options, compilation.stages, compilation.observers
     # 2 to 4: the function's metadata, its calling convention, its backward
@@ -160,7 +159,7 @@ def _cut(captured: Captured, compilation: Compilation) -> tuple[Captured, StageR
     return captured, StageRecords(*records, captured.containers)
 
 
-def _entry(
+def entry_of(
     compilation: Compilation, name: str, number: str, cut: StageRecords, values: GuardedValues
 ) -> CompiledEntry:
     """Stages 9 and 10: the entry that runs what stage 8 has cut."""

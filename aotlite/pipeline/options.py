@@ -78,6 +78,10 @@ class Options:
     """Which saved values are packed: 'donated', 'no_static' or 'all'."""
     enable_log: bool = True
     """False: loggers and traces hear nothing of the function's compilations and calls (LOG-2)."""
+    artifact_cache: bool = False
+    """Entries are kept on disk, and found again by later processes (CACHE-1)."""
+    strict_cache: bool = False
+    """An entry that cannot be kept is an error with the reason (CACHE-3)."""
 
     def forward_backend(self, *, training: bool) -> Backend:
         """The backend of a forward, or of a function without backward."""
@@ -349,5 +353,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "saved_hooks": _saved_hooks,
     "saved_hooks_mode": _saved_hooks_mode,
     "enable_log": partial(switch, "enable_log"),
+    "artifact_cache": partial(switch, "artifact_cache"),
+    "strict_cache": partial(switch, "strict_cache"),
 }
 """For each option the function that checks and converts its argument."""

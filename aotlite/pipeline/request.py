@@ -1,8 +1,7 @@
 """The input, context and output of the journey: `Request`, `Compilation`, `CompiledEntry`.
 
-`api.CompiledFunction` makes a `Request` for a call for which it has no valid entry. The journey
-makes a `Compilation`, which functions of `pipeline` that depend on options take, and returns a
-`CompiledEntry`, which the compiled function keeps. Rules: GEN-9. Spec: `specs/pipeline.md`.
+`api.CompiledFunction` makes a `Request` for a call without a valid entry. The journey makes a
+`Compilation`, and a `CompiledEntry`. Rules: GEN-9. Spec: `specs/pipeline.md`.
 """
 
 from __future__ import annotations
@@ -49,6 +48,8 @@ class Request:
     """The symbols for sizes of arguments; None where all sizes are numbers."""
     refused: list[str] = attrs.field(factory=list)
     """Why sizes that were to be symbols are numbers all the same."""
+    keep: Callable[[Captured, Any], None] = lambda captured, records: None
+    """Is given the capture and the records of stages 2 to 8, where all sizes are numbers."""
 
     def captured_by(self, capture: Callable[..., Captured]) -> Captured:
         """Runs stage 1, given as `capture`."""

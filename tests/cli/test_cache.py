@@ -1,10 +1,16 @@
 """`aotlite cache`: what it says of the disk cache, and that it removes nothing but entries."""
 
+import time
+
 import pytest
 
+import aotlite as al
 from aotlite.backends.native.cache import eviction, trusted_folders
 from aotlite.backends.native.cache.disk_cache import DiskCache, key_of
 from aotlite.cli import main
+from tests.artifacts.looked_up import cached
+
+RATE = 2.0
 
 
 @pytest.fixture
@@ -27,7 +33,7 @@ def run(capsys):
 def test_an_empty_cache_is_shown_and_not_made(folder, run):
     limit = "limit: 1,073.7 MB; what was not used for longest goes first"
     shown = [f"folder: {folder / 'kernels'}", "kept: 0 files, 0.0 MB", limit]
-    assert (0, shown, "") == run() == run("show")
+    assert (0, shown, "") == run() == run("show") == run("info")
     assert (0, [shown[0], "removed: 0 files, 0.0 MB"], "") == run("clear")
     assert not folder.exists()
 
@@ -66,3 +72,36 @@ def test_another_action_is_refused(run, capsys):
     with pytest.raises(SystemExit):
         run("burn")
     assert "invalid choice: 'burn'" in capsys.readouterr().err
+
+
+@pytest.mark.rules("CACHE-13")
+def test_why_says_which_read_differed(folder, run, monkeypatch):
+    def scaled(x):
+        return x * RATE
+
+    name = f"{__name__}:{scaled.__qualname__}"
+    assert (0, [f"nothing is known of {name}: no look-up of it missed"], "") == run("why", name)
+    cached(scaled)(al.ones(2))
+    assert (0, ["miss: nothing is kept of it"], "") == run("why", name)
+    monkeypatch.setitem(globals(), "RATE", 3.0)
+    cached(scaled)(al.ones(2))
+    assert (0, ["miss: RATE is 3.0, was 2.0 when it was compiled"], "") == run("why", name)
+    cached(lambda x: x * time.time())(al.ones(2))
+    printing = f"{__name__}:{test_why_says_which_read_differed.__name__}.<locals>.<lambda>"
+    assert run("why", printing)[1][0].startswith("bypass: ")
+
+
+@pytest.mark.rules("CACHE-12", "CACHE-13")
+def test_entries_of_functions_are_counted_and_removed(folder, run):
+    cached(lambda x: x * 2)(al.ones(2))
+    lines = run()[1]
+    assert f"folder: {folder / 'artifacts'}" == lines[3]
+    assert lines[4].startswith("kept: 2 files, 0.0 MB")
+    assert "removed: 2 files, 0.0 MB" == run("clear")[1][3]
+    assert "kept: 0 files, 0.0 MB" == run()[1][4]
+
+
+def test_why_wants_a_function_and_others_want_none(run):
+    for words in (("why",), ("info", "a:b"), ("clear", "a:b")):
+        status, _, error = run(*words)
+        assert 2 == status and "expected module:name for 'why', and none for others" in error

@@ -122,6 +122,10 @@ class KeptTape(Record):
     higher_order_inputs: frozenset[SourceRole] = frozenset()
     """The sources that derivatives of some order, the first or a later one, may reach."""
 
+    def recorded(self) -> KeptTape:
+        """Itself. The tape of a kept entry is recorded when it is asked for (CACHE-14)."""
+        return self
+
     def incoming(self, result: Role) -> Incoming:
         """The role of this result's tangent as an input: wrapped once more at each order."""
         role = Incoming(result)

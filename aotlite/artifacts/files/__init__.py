@@ -1,0 +1,1 @@
+"""Kept entries as files: their documents, the folder, the outcomes of look-ups."""

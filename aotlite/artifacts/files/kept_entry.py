@@ -1,0 +1,143 @@
+"""One kept entry: its read set, its guards, and the records of stages 2 to 8, as one JSON document.
+
+The document is data: reading it runs no code, and a fault in it raises `FormatError`. The run-time
+layers are not in it: stages 9 and 10 make them again, and find kernels by keys of their own.
+Rules: CACHE-1, CACHE-5, CACHE-11. Spec: `specs/artifacts.md`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+
+from aotlite.artifacts.files.guard_words import role_of, words_of_role
+from aotlite.artifacts.reads.read_set import ReadSet
+from aotlite.ir.errors import FormatError
+from aotlite.pipeline.record_files import Document
+from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts
+
+FORMAT = 1
+"""The version of the document."""
+MOST_BYTES = 1 << 28
+"""The most bytes of a document that is read."""
+
+
+@attrs.frozen(eq=False)
+class KeptEntry:
+    """A kept entry, with its records still as text."""
+
+    function: str
+    reads: ReadSet
+    guards: list[Any]
+    facts: Mapping[str, Any]
+    """The `GuardedFacts` but for the guards."""
+    rest: bytes
+    """The document of the records (REC-1): `StageRecords`, and the inputs that derivatives of the
+    backward may reach, None if it has none."""
+
+    def written(self) -> bytes:
+        """The document: one line of reads and guards, which a look-up needs; the records behind."""
+        made = {
+            "format": FORMAT,
+            "function": self.function,
+            "reads": _reads_written(self.reads),
+            "guards": self.guards,
+            "facts": self.facts,
+        }
+        return json.dumps(made, ensure_ascii=True).encode() + b"\n" + self.rest
+
+    def records(self) -> Document:
+        """The document of the records. Raises FormatError."""
+        with _faults():
+            text, *graphs = json.loads(self.rest)
+            return Document(_text(text), tuple(map(_text, graphs)))
+
+
+def records_written(records: Document) -> bytes:
+    """The records as the end of a document."""
+    return json.dumps([records.text, *records.graphs]).encode()
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    """Raises FormatError for the errors of other JSON than is written."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+        raise FormatError(
+            f"artifact: the document is no kept entry of format {FORMAT} "
+            f"({type(error).__name__}: {str(error)[:100]}), expected one that aotlite wrote"
+        ) from None
+
+
+def facts_in_words(facts: GuardedFacts) -> dict[str, Any]:
+    """The facts of guards as plain data. Raises NoImage."""
+    return {
+        "inputs": [words_of_role(role) for role in facts.inputs],
+        "offsets": [words_of_role(role) for role in facts.offset_read],
+        "sizes": [[words_of_role(role), size] for role, size in facts.sizes.items()],
+        "viewed": [words_of_role(role) for role in facts.viewed],
+    }
+
+
+def facts_of_words(words: Mapping[str, Any], guards: tuple[Any, ...]) -> GuardedFacts:
+    """The facts of these words. Raises ValueError, KeyError and TypeError for others."""
+    return GuardedFacts(
+        tuple([role_of(role) for role in words["inputs"]]),
+        guards,
+        frozenset([role_of(role) for role in words["offsets"]]),
+        {role_of(role): int(size) for role, size in words["sizes"]},
+        frozenset([role_of(role) for role in words["viewed"]]),
+        (),
+    )
+
+
+def _reads_written(reads: ReadSet) -> dict[str, Any]:
+    return {
+        "lines": reads.lines,
+        "ran": sorted(reads.ran),
+        "names": None if reads.names is None else sorted(reads.names),
+        "places": reads.places,
+        "found": reads.found,
+        "environment": reads.environment,
+        "inputs": reads.inputs,
+        "offsets": reads.offsets,
+    }
+
+
+def kept_entry_of(data: bytes) -> KeptEntry:
+    """The entry of a document. Raises FormatError for any other bytes."""
+    with _faults():
+        head, _, rest = data.partition(b"\n")
+        return _entry(json.loads(head), rest)
+
+
+def _entry(made: Any, rest: bytes) -> KeptEntry:
+    if made["format"] != FORMAT:
+        raise ValueError(f"format {made['format']!r}")
+    reads = made["reads"]
+    names = reads["names"]
+    found = ReadSet(
+        tuple([(_text(name), _text(image)) for name, image in reads["lines"]]),
+        frozenset(map(_text, reads["ran"])),
+        None if names is None else frozenset(map(_text, names)),
+        tuple(reads["places"]),
+        tuple([(_text(name), tuple(paths)) for name, paths in reads["found"]]),
+        tuple(map(_text, reads["environment"])),
+        tuple([(_text(name), at) for name, at in reads["inputs"]]),
+        tuple(map(_text, reads["offsets"])),
+    )
+    guards, facts = made["guards"], made["facts"]
+    if type(guards) is not list or type(facts) is not dict:
+        raise TypeError("guards and facts")
+    return KeptEntry(_text(made["function"]), found, guards, facts, rest)
+
+
+def _text(value: object) -> str:
+    if type(value) is not str:
+        raise TypeError(f"{value!r:.40} is no text")
+    return value

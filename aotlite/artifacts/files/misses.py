@@ -1,0 +1,78 @@
+"""What became of the last look-up of each function: `aotlite cache why` and `explain` say it.
+
+Kept beside the entries as one small JSON file a function, so that a later process can ask.
+Rule: CACHE-13. Spec: `specs/artifacts.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from typing import Any
+
+import attrs
+
+from aotlite.artifacts.files import store
+from aotlite.artifacts.reads.value_images import differing_part
+from aotlite.backends.native.cache.disk_cache import UnsoundError, files, read
+
+MOST = 200
+"""The most characters of a value."""
+
+
+@attrs.frozen
+class LookupOutcome:
+    """The outcome of one look-up: `hit`, `miss` or `bypass`, and why."""
+
+    outcome: str
+    why: str = ""
+
+
+def in_words(difference: tuple[str, str, str]) -> str:
+    """A read that differs, in a sentence.
+
+    >>> in_words(("SCALE", "float 0x1.0000000000000p+1", "float 0x1.8000000000000p+1"))
+    'SCALE is 3.0, was 2.0 when it was compiled'
+    """
+    name, before, now = difference
+    was, found = differing_part(_plain(before), _plain(now), MOST)
+    return f"{name} is {found}, was {was} when it was compiled"
+
+
+def _plain(image: str) -> str:
+    """An image as Python writes a value, for numbers."""
+    kind, _, rest = image.partition(" ")
+    if kind == "float" and " " not in rest:
+        with suppress(ValueError):
+            return repr(float.fromhex(rest))
+    return rest if kind == "int" else image
+
+
+def note(function: str, outcome: LookupOutcome) -> None:
+    """Keeps the outcome of the last look-up of a function; nothing happens where that is
+    impossible."""
+    cache = store.cache()
+    if cache is None:
+        return
+    data = json.dumps({"function": function, **attrs.asdict(outcome)}).encode()
+    key = store.outcome_key(function)
+    with suppress(OSError):
+        before = files(os.path.join(cache.folder, key))
+        path = cache.keep(key, "outcome", ".json", data)
+        for each in before:
+            if each != path:
+                store.remove(each)
+
+
+def last(function: str) -> LookupOutcome | None:
+    """The outcome of the last look-up of a function that was no hit; None if none is known."""
+    cache = store.cache()
+    if cache is None:
+        return None
+    for path in files(os.path.join(cache.folder, store.outcome_key(function))):
+        with suppress(OSError, UnsoundError, ValueError, KeyError, TypeError):
+            made: Any = json.loads(read(path))
+            if made["function"] == function:
+                return LookupOutcome(str(made["outcome"]), str(made["why"]))
+    return None

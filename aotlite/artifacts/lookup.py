@@ -1,0 +1,144 @@
+"""Looks a call up among the kept entries, and keeps the entries of new compilations.
+
+`api` calls `entry_for` where it would compile. Rules: CACHE-3 to CACHE-6, GEN-9.
+Spec: `specs/artifacts.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import attrs
+
+from aotlite.artifacts.files import store
+from aotlite.artifacts.files.guard_words import guards_of
+from aotlite.artifacts.files.kept_entry import KeptEntry, facts_of_words
+from aotlite.artifacts.files.misses import LookupOutcome, in_words, note
+from aotlite.artifacts.later_tape import LaterTape
+from aotlite.artifacts.reads.function_names import name_of
+from aotlite.artifacts.reads.option_reads import fixed_lines
+from aotlite.artifacts.reads.read_set import CallContext
+from aotlite.artifacts.reads.value_images import NoImage
+from aotlite.artifacts.recording import Recording
+from aotlite.artifacts.restoring import begun, restored
+from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.logs import emit
+from aotlite.pipeline import CompiledEntry, Request, compile_once
+from aotlite.pipeline.logs.loggers import refresh
+from aotlite.pipeline.options import Options
+from aotlite.pipeline.record_files import decoded
+from aotlite.pipeline.size_regions.records import StageRecords
+
+
+def compiler_for(options: Options, form: Any) -> Callable[[Request, Options], CompiledEntry]:
+    """`compile_once`, or `entry_for` where entries are kept; `form` has the containers of the
+    arguments (`FlatArguments.form`)."""
+    return partial(entry_for, form=form) if options.artifact_cache else compile_once
+
+
+def entry_for(request: Request, options: Options, *, form: Any) -> CompiledEntry:
+    """The entry for a call: the kept one whose reads this call repeats, else a new one, kept.
+
+    What cannot be kept is compiled as without a cache; with `strict_cache` it raises
+    UnsupportedError with the reason (CACHE-3).
+    """
+    refresh()
+    name = request.name
+    try:
+        name = name_of(request.function)
+        if request.sizes is not None:
+            raise NoImage("sizes of this call are symbols")
+        context = CallContext(request.function, request.leaves, form, fixed_lines(options))
+        recording = Recording(name, context)
+    except NoImage as error:
+        _bypass(name, str(error), options)
+        return compile_once(request, options)
+    found = _found(name, context, request, options)
+    return _compiled(recording, request, options) if found is None else found
+
+
+# ------------------------------------------------------------------------------------------- hits
+def _found(
+    name: str, context: CallContext, request: Request, options: Options
+) -> CompiledEntry | None:
+    nearest, most = "nothing is kept of it", -1
+    for variant in store.variants(name):
+        match = variant.kept.reads.match(context)
+        why = None if match.difference is None else in_words(match.difference)
+        if why is None:
+            try:
+                entry = _restored(variant.kept, context, request, options)
+            except Exception as error:  # a document that no compilation wrote (CACHE-5)
+                store.remove(variant.path)
+                why = f"the kept entry is of no use: {type(error).__name__}: {error}"
+            else:
+                if entry is not None:
+                    store.note_use(variant.path)
+                    _say("hit", name, number=entry.number)
+                    return entry
+                why = "the guards of the kept entry refuse the call"
+        if match.equal > most:
+            nearest, most = why, match.equal
+    _say("miss", name, nearest)
+    note(name, LookupOutcome("miss", nearest))
+    return None
+
+
+def _restored(
+    kept: KeptEntry, context: CallContext, request: Request, options: Options
+) -> CompiledEntry | None:
+    """The entry of kept records, for this call; None if its guards refuse the call."""
+    leaves = list(context.leaves)
+    facts = facts_of_words(kept.facts, guards_of(kept.guards, context.function, leaves))
+    cut, higher = decoded(kept.records()).root
+    if not isinstance(cut, StageRecords):
+        raise ValueError("records of another kind")
+    compilation = begun(options)
+    if higher is not None:
+        same = partial(_is_as_it_was, kept, attrs.evolve(context, leaves=()))
+        tape = LaterTape(request, compilation, frozenset(higher), same)
+        cut = attrs.evolve(cut, joint=attrs.evolve(cut.joint, kept_tape=tape))
+    of = leaves, facts.tensors(leaves), cut.meta, cut.convention.bases, cut.partition
+    entry = restored(request, cut, facts.values(*of), compilation)
+    return entry if entry.guarded.why_not(leaves) is None else None
+
+
+def _is_as_it_was(kept: KeptEntry, context: CallContext, leaves: list[Any]) -> bool:
+    now = attrs.evolve(context, leaves=leaves)
+    return kept.reads.match(now).difference is None
+
+
+# ----------------------------------------------------------------------------------- compilations
+def _compiled(recording: Recording, request: Request, options: Options) -> CompiledEntry:
+    watched = recording.watch.around(request.call)
+    entry = compile_once(attrs.evolve(request, call=watched, keep=recording.take), options)
+    kept, why = recording.kept, recording.reason
+    if kept is not None:
+        why = store.keep(kept, request.name) or ""
+    if why:
+        _bypass(recording.name, why, options)
+    else:
+        _say("kept", recording.name, number=entry.number)
+    return entry
+
+
+def _bypass(name: str, why: str, options: Options) -> None:
+    """Says why nothing is kept. Raises UnsupportedError with `strict_cache`."""
+    _say("bypass", name, why)
+    note(name, LookupOutcome("bypass", why))
+    if options.strict_cache:
+        raise noted(
+            UnsupportedError(
+                f"compile: {name} cannot be kept in the artifact cache, since {why}, expected a "
+                "function of which all reads can be compared in another process"
+            ),
+            "Leave out strict_cache, and it is compiled as without a cache. (CACHE-3)",
+        )
+
+
+def _say(outcome: str, name: str, why: str = "", number: int | None = None) -> None:
+    facts = {"of": "artifact", "name": name, "outcome": outcome}
+    said = {**facts, "why": why} if why else facts
+    emit("cache", lambda: said, compile_id=None if number is None else str(number))

@@ -1,0 +1,94 @@
+"""The images of a call: its flat arguments, their containers, the memory they share, the modes.
+
+Rules: CACHE-7, CACHE-10. Spec: `specs/artifacts.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from aotlite.artifacts.reads.value_images import Images, facts_words
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tape.view_chain import ViewChain
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.storage_overlap import first_byte, foreign_distances, on_one_storage
+from aotlite.stages.records.base import chain_text
+
+Line = tuple[str, str]
+"""What was read, and its image."""
+
+
+def argument_lines(images: Images, form: Any, leaves: Sequence[object]) -> Iterator[Line]:
+    """The containers of a call and its flat arguments."""
+    spec, orders, arrays = form
+    yield "the containers of the arguments", _spec_words(images, spec) + repr(arrays)
+    yield "the keys of dictionaries among the arguments", images.of(orders)
+    for index, leaf in enumerate(leaves):
+        yield f"argument {index}", images.of(leaf)
+
+
+def _spec_words(images: Images, spec: Any) -> str:
+    kind = spec.type
+    if kind is None:
+        return "*"
+    inside = ", ".join([_spec_words(images, each) for each in spec.children()])
+    name = "" if kind in (list, tuple, dict) else images.of(kind)
+    return f"{name}{spec.kind.name.lower()}({inside})"
+
+
+def mode_lines() -> Iterator[Line]:
+    """The modes of the thread that a compilation reads."""
+    yield "grad mode", str(STATE.grad_mode)
+    pack = STATE.watch is not None and STATE.watch.pack is not None
+    yield "saved-tensor hooks", "on" if pack else "off"
+    forbidden = STATE.watch is not None and STATE.watch.forbidden is not None
+    yield "saved-tensor hooks are forbidden", str(forbidden)
+    yield "a checkpointed region", str(STATE.in_region)
+
+
+def memory_lines(tensors: Mapping[str, Tensor], offsets: Sequence[str]) -> Iterator[Line]:
+    """How the inputs of a graph lie in memory, by the names of their roles."""
+    names, given = list(tensors), list(tensors.values())
+    shared = []
+    for group in on_one_storage(given):
+        if len(group) > 1:
+            start = first_byte(given[group[0]])
+            shared.append([(names[k], first_byte(given[k]) - start) for k in group])
+    yield "the memory that inputs share", repr(shared)
+    yield "the memory that ndarrays share", repr(foreign_distances(given))
+    yield "the inputs that are views of one base", repr(_families(tensors))
+    for name, tensor in tensors.items():
+        yield f"the memory of {name}", _memory_words(tensor, read=name in offsets)
+
+
+def _memory_words(tensor: Tensor, *, read: bool) -> str:
+    storage = tensor.storage
+    words = [
+        "writable" if storage.writable else "read-only",
+        "shared with NumPy" if storage.exported else "its own",
+        "no view" if tensor._base is None else f"a view {_chain_words(tensor._chain)}",
+    ]
+    if read:
+        words.append(f"from element {tensor.offset} of {storage.nbytes()} bytes")
+    return ", ".join(words)
+
+
+def _chain_words(chain: ViewChain) -> str:
+    return f"{chain_text(chain)} of {chain[0].operand if chain else 'itself'}"
+
+
+def _families(tensors: Mapping[str, Tensor]) -> list[list[str]]:
+    families: dict[int, list[str]] = {}
+    for name, tensor in tensors.items():
+        if tensor._root is not None and tensor._base is not None:
+            families.setdefault(id(tensor._root), []).append(name)
+    for name, tensor in tensors.items():
+        if tensor._root is not None and tensor._base is None and id(tensor._root) in families:
+            families[id(tensor._root)].append(name)
+    return sorted(families.values())
+
+
+def hidden_line(name: str, value: object) -> Line:
+    """The facts of a hidden input."""
+    return f"the tensor {name}", facts_words(value) if isinstance(value, Tensor) else "no tensor"

@@ -1,0 +1,237 @@
+"""The watch: which code ran while a function was captured, and which of it cannot be checked again.
+
+Python's own profiler in C (`cProfile`) records each Python and C function that is called, with its
+callers. The function's own code is told from that of packages by its file. A call of a clock, a
+file or the like by users' code is a reason not to keep the entry; so is a profiler of the user's,
+which a second one would replace. Reads of `os.environ` are recorded by name.
+Rules: CACHE-3, CACHE-4, CACHE-8, CACHE-9. Spec: `specs/artifacts.md`.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
+
+import attrs
+
+from aotlite.artifacts.reads.code_digests import (
+    asks_for,
+    globals_written_in,
+    imports_in,
+    names_in,
+)
+from aotlite.artifacts.reads.code_owners import Owner, owner_of
+from aotlite.artifacts.reads.watched_names import NamesRead, watched_names
+
+
+@attrs.define(eq=False, repr=False)
+class CaptureWatch:
+    """What one run of a user's function called and read."""
+
+    codes: list[CodeType] = attrs.field(factory=list)
+    """The code of users that ran, and of packages that are neither Python's nor aotlite's."""
+    environment: dict[str, str | None] = attrs.field(factory=dict)
+    """The environment variables that were read, with their values."""
+    reasons: list[str] = attrs.field(factory=list)
+    """Why the run cannot be checked again."""
+    names: set[str] | None = attrs.field(factory=set)
+    """The names of attributes that this code may ask for; None for any."""
+    runs: int = 0
+    _runs_noted: list[tuple[list[Any], NamesRead]] = attrs.field(factory=list)
+
+    def around(self, call: Callable[[list[object]], object]) -> Callable[[list[object]], object]:
+        """The function, watched."""
+
+        def watched(leaves: list[object]) -> object:
+            self.runs += 1
+            if sys.getprofile() is not None:
+                self.reasons.append("a profiler is on, which a watch would replace")
+                return call(leaves)
+            profiler = cProfile.Profile(subcalls=True, builtins=True)
+            with watched_names() as asked:
+                try:
+                    profiler.enable()
+                except ValueError:  # from 3.12 on: another tool profiles
+                    self.reasons.append("a profiler is on, which a watch would replace")
+                    return call(leaves)
+                try:
+                    result = call(leaves)
+                finally:
+                    profiler.disable()
+            self._runs_noted.append((profiler.getstats(), asked))
+            return result
+
+        return watched
+
+    def finish(self) -> None:
+        """Says what the run called and read, when the capture has ended."""
+        for entries, names_read in self._runs_noted:
+            self._note(entries, names_read)
+        self._runs_noted = []
+
+    def _note(self, entries: list[Any], names_read: NamesRead) -> None:
+        if names_read.writes_environment:
+            self.reasons.append("the function writes environment variables")
+        if "random" in names_read.attributes:
+            self.reasons.append(_DRAWS)
+        called = {each.code: [c.code for c in each.calls or ()] for each in entries}
+        self.codes = [c for c in called if isinstance(c, CodeType) and owner_of(c) in _CHECKED]
+        found: list[tuple[Any, CodeType]] = []
+        for code in self.codes:
+            self.reasons += _reasons_in(code)
+            found += _reached(called, code, {each for each, _ in found})
+        self.reasons += dict.fromkeys(_impure(found))
+        asked = {each for each, _ in found if isinstance(each, str)}
+        inner = [each for each, _ in found if isinstance(each, CodeType)]
+        names = {name for code in [*self.codes, *inner] for name in names_in(code)}
+        names |= {each for each in names_read.attributes if type(each) is str}
+        self.environment = names_read.environment
+        ours = {c for code in self.codes for c in called[code] if isinstance(c, CodeType)}
+        is_open = (
+            asked & _BY_TEXT or "__dict__" in names or any(map(_asks_for_all, [*inner, *ours]))
+        )
+        self.names = None if is_open or self.names is None else self.names | names
+
+
+_CHECKED = (Owner.USER, Owner.PACKAGE)
+_DRAWS = "the function asks a module for its `random`, whose functions no profiler sees"
+
+
+def _reasons_in(code: CodeType) -> Iterator[str]:
+    at = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+    if asks_for(code, "random", but_of=("al", "aotlite")):
+        yield _DRAWS
+    for name in globals_written_in(code):
+        yield f"{at} binds the global {name!r}"
+    for module in imports_in(code):
+        if module.split(".")[0] not in _PURE_MODULES:
+            yield f"{at} imports {module!r} when it runs"
+
+
+# --------------------------------------------------------------------------------- what is called
+def _reached(
+    called: dict[Any, list[Any]], start: CodeType, known: set[Any]
+) -> Iterator[tuple[Any, CodeType]]:
+    """The C functions that a user's code calls, and the functions of Python's library, each with
+    the user's code on whose behalf they run."""
+    waiting = [start]
+    while waiting:
+        for each in called.get(waiting.pop(), ()):
+            if each in known:
+                continue
+            if isinstance(each, str) or owner_of(each) is Owner.PYTHON:
+                known.add(each)
+                yield each, start
+                if not isinstance(each, str):
+                    waiting.append(each)
+
+
+def _impure(found: list[tuple[Any, CodeType]]) -> Iterator[str]:
+    """The calls whose results or effects differ in another process."""
+    for each, by in found:
+        if isinstance(each, str):
+            if not _is_pure(each):
+                yield f"{by.co_qualname} calls {_named(each)}"
+        elif not _is_pure_file(each):
+            yield f"{by.co_qualname} calls {each.co_qualname} of {each.co_filename}"
+
+
+_BY_TEXT = {f"<built-in method builtins.{name}>" for name in ("vars", "dir")}
+"""Functions that ask for an attribute by a name that no code need have."""
+_OF_ALL = frozenset(
+    "parameters named_parameters buffers named_buffers children named_children modules "
+    "named_modules state_dict load_state_dict apply zero_grad to train eval requires_grad_ "
+    "get_submodule get_parameter get_buffer functional_call".split()
+)
+"""Functions of aotlite that ask a Module for all of its attributes."""
+_COPYING = ("copy.py", "dataclasses.py", "operator.py")
+
+
+def _asks_for_all(code: CodeType) -> bool:
+    """Whether a function of a library asks objects for attributes that no code of users names."""
+    if owner_of(code) is Owner.OURS:
+        return code.co_name in _OF_ALL and f"{os.sep}nn{os.sep}" in code.co_filename
+    return os.path.basename(code.co_filename) in _COPYING
+
+
+def _named(text: str) -> str:
+    return text.strip("<>").removeprefix("built-in method ")
+
+
+_FUNCTION = re.compile(r"<built-in method (?:([\w.]+)\.)?(\w+)>")
+_METHOD = re.compile(r"<(?:method|slot wrapper) '(\w+)' of '([\w.]+)' objects>")
+
+_PURE_BUILTINS = frozenset(
+    "__build_class__ abs aiter all anext any ascii bin callable chr delattr divmod format getattr "
+    "hasattr hex isinstance issubclass iter len max min next oct ord pow repr round setattr "
+    "sorted sum vars dir".split()
+)
+_PURE_MODULES = frozenset(
+    "math cmath _operator operator itertools _functools functools _collections collections _abc "
+    "_bisect bisect _heapq heapq _struct struct _json _sre unicodedata numpy numbers typing types "
+    "dataclasses enum abc contextlib copy string re aotlite fractions statistics warnings".split()
+)
+_IMPURE_NUMPY = frozenset(
+    "fromfile memmap load save frombuffer seterr seterrobj set_printoptions tofile dump".split()
+)
+_PURE_TYPES = frozenset(
+    "str bytes bytearray list tuple dict set frozenset int float complex bool range slice object "
+    "type property function method mappingproxy generator dict_keys dict_values dict_items cell "
+    "builtin_function_or_method BaseException code super zip map filter enumerate reversed "
+    "classmethod staticmethod memoryview types.GenericAlias re.Pattern re.Match functools.partial "
+    "_lsprof.Profiler".split()
+)
+_PURE_PACKAGES = ("numpy", "collections", "itertools", "optree", "ml_dtypes")
+_PURE_FILES = frozenset(
+    "functools contextlib collections _collections_abc abc _py_abc enum dataclasses typing types "
+    "operator copy copyreg numbers fractions statistics string re textwrap json bisect heapq "
+    "keyword reprlib warnings weakref _weakrefset codecs posixpath ntpath decimal".split()
+)
+
+
+_OF_ENVIRONMENT = frozenset(
+    "getenv _Environ.__getitem__ _Environ.__iter__ _Environ.__len__ _createenviron.<locals>.encode "
+    "_createenviron.<locals>.decode fsencode fsdecode _fscodec.<locals>.fsencode "
+    "_fscodec.<locals>.fsdecode".split()
+)
+"""Functions of `os` that read the environment, which is watched."""
+
+
+def _is_pure(text: str) -> bool:
+    """Whether a C function has equal results in each process for equal arguments, and no effect."""
+    found = _METHOD.fullmatch(text)
+    if found is not None:
+        name, kind = found.groups()
+        package = kind.split(".")[0]
+        is_known = kind in _PURE_TYPES or package in _PURE_PACKAGES
+        return is_known and name not in _IMPURE_NUMPY and "random" not in kind
+    found = _FUNCTION.fullmatch(text)
+    if found is None:
+        return False
+    module, name = found.groups()
+    if module in (None, "builtins"):
+        return name in _PURE_BUILTINS or module is None
+    if "random" in module:
+        return False
+    package = module.split(".")[0]
+    return (module in _PURE_MODULES or package in _PURE_PACKAGES) and name not in _IMPURE_NUMPY
+
+
+def _is_pure_file(code: CodeType) -> bool:
+    """Whether code of Python's library reads nothing but its arguments."""
+    file = code.co_filename
+    if code.co_qualname in _OF_ENVIRONMENT and os.path.basename(file) == "os.py":
+        return True
+    if file.startswith("<frozen "):
+        if file == "<frozen os>":
+            return code.co_qualname in _OF_ENVIRONMENT
+        name = file.removeprefix("<frozen ").rstrip(">")
+        return name in _PURE_FILES
+    base = os.path.splitext(os.path.basename(file))[0]
+    folder = os.path.basename(os.path.dirname(file))
+    return base in _PURE_FILES or folder in _PURE_FILES

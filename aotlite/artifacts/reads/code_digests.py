@@ -1,0 +1,102 @@
+"""Digests of code objects: equal in two processes iff the code, its constants and lines are equal.
+
+Used by the images of functions, and by the watch. Rule: CACHE-8. Spec: `specs/artifacts.md`.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from types import CodeType
+from typing import Any
+
+_MOST = 8192
+_KNOWN: dict[int, tuple[CodeType, str]] = {}
+"""Digests by the `id` of the code, which is kept alive: equal code objects may differ in lines."""
+
+
+def digest_of(code: CodeType) -> str:
+    """The digest of a code object, with those of the functions nested in it.
+
+    Lines and the file count: graphs, errors and explanations name them.
+    """
+    known = _KNOWN.get(id(code))
+    if known is None:
+        if len(_KNOWN) >= _MOST:
+            _KNOWN.clear()
+        text = "\0".join(_words(code)).encode("utf-8", "surrogatepass")
+        known = _KNOWN[id(code)] = code, sha256(text).hexdigest()[:32]
+    return known[1]
+
+
+def _words(code: CodeType) -> Iterator[str]:
+    yield from (code.co_filename, code.co_qualname, str(code.co_firstlineno))
+    yield from (code.co_code.hex(), code.co_linetable.hex(), code.co_exceptiontable.hex())
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+    yield repr((counts, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars))
+    yield from map(_constant, code.co_consts)
+
+
+def _constant(value: object) -> str:
+    """The words of a constant: 1, 1.0, True and -0.0 differ."""
+    match value:
+        case CodeType():
+            return digest_of(value)
+        case tuple():
+            return f"({','.join(map(_constant, value))})"
+        case frozenset():
+            return f"{{{','.join(sorted(map(_constant, value)))}}}"
+        case int() if value.bit_length() > 4096:  # Python refuses to write its digits
+            return f"int {value:x}"
+        case slice():
+            return f"slice {_constant((value.start, value.stop, value.step))}"
+    return f"{type(value).__name__} {value!r}"
+
+
+def nested(code: CodeType) -> Iterator[CodeType]:
+    """A code object and those of the functions nested in it."""
+    stack = [code]
+    while stack:
+        each = stack.pop()
+        yield each
+        stack.extend(c for c in each.co_consts if isinstance(c, CodeType))
+
+
+def names_in(code: CodeType) -> Iterator[str]:
+    """The names that a code object may ask an object for: those in it, and its texts."""
+    yield from code.co_names
+    yield from (each for each in code.co_consts if isinstance(each, str) and each.isidentifier())
+
+
+def imports_in(code: CodeType) -> Iterator[str]:
+    """The modules that a code object imports when it runs."""
+    yield from _arguments_of(code, ("IMPORT_NAME",))
+
+
+def asks_for(code: CodeType, name: str, *, but_of: tuple[str, ...]) -> bool:
+    """Whether a code object asks for an attribute, or says its name; not counting attributes of the
+    variables `but_of`."""
+    before: object = None
+    for step in dis.get_instructions(code):
+        if step.argval == name and type(step.argval) is str and before not in but_of:
+            return True
+        before = step.argval
+    return False
+
+
+def globals_written_in(code: CodeType) -> Iterator[str]:
+    """The globals that a code object binds when it runs."""
+    yield from _arguments_of(code, ("STORE_GLOBAL", "DELETE_GLOBAL"))
+
+
+def _arguments_of(code: CodeType, opnames: tuple[str, ...]) -> Iterator[str]:
+    for step in dis.get_instructions(code):
+        if step.opname in opnames:
+            yield str(step.argval)
+
+
+def loaded_modules(file: str) -> list[Any]:
+    """The modules that were loaded from a file."""
+    return [m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == file]

@@ -1,0 +1,95 @@
+"""The reads that no call changes: versions, and the options of the compiled function.
+
+An option that is a function, an observer or a folder for dumps is a reason not to keep entries.
+Rules: CACHE-2, CACHE-3. Spec: `specs/artifacts.md`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+import attrs
+import ml_dtypes
+import numpy as np
+import optree
+
+from aotlite.artifacts.reads.call_images import Line
+from aotlite.artifacts.reads.code_owners import own_folders
+from aotlite.artifacts.reads.value_images import NoImage
+from aotlite.backends.lookup import backend_from
+from aotlite.backends.protocol import Backend
+from aotlite.pipeline.options import Options
+
+_NOT_READ = frozenset(
+    "recompile_limit recompile_limit_is_error instance_limit enable_log artifact_cache "
+    "strict_cache dynamic dynamic_shapes".split()
+)
+"""Options on which entries for sizes in numbers do not depend; those for symbols are not kept."""
+_BACKENDS = ("backend", "fw_compiler", "bw_compiler", "inference_compiler")
+
+
+def fixed_lines(options: Options) -> tuple[Line, ...]:
+    """Versions and options. Raises NoImage for an option that cannot be compared."""
+    return *versions(), *_options(options)
+
+
+def _options(options: Options) -> Iterator[Line]:
+    for field in attrs.fields(Options):
+        if field.name in _NOT_READ:
+            continue
+        value = getattr(options, field.name)
+        if field.name in _BACKENDS:
+            yield f"option {field.name}", _backend_words(field.name, value)
+        elif type(value) in (int, bool, str, type(None)) and field.name != "dump":
+            yield f"option {field.name}", repr(value)
+        elif value:
+            raise NoImage(f"the option {field.name}, a value that has no words of its own")
+    if options.verify == 2:
+        raise NoImage("the option verify=True, which asks for every stage to run")
+
+
+def _backend_words(option: str, backend: Backend | None) -> str:
+    if backend is None:
+        return "None"
+    for name in ("auto", "cpu", "loops", "reference"):
+        known: Any = backend_from(name)
+        if backend == known:
+            return name
+        impatient = getattr(known, "without_waiting", None)
+        if impatient is not None and backend == impatient():
+            return f"{name}, which does not wait"
+    raise NoImage(f"the option {option}, a backend {backend.name!r} that is none of aotlite's own")
+
+
+@cache
+def versions() -> tuple[Line, ...]:
+    """The versions on which every entry depends."""
+    versions = f"NumPy {np.__version__}, ml_dtypes {ml_dtypes.__version__}"
+    return (
+        ("the files of aotlite", _sources()),
+        ("the version of Python", sys.version),
+        ("the versions of libraries", f"{versions}, optree {optree.__version__}"),
+    )
+
+
+@cache
+def _sources() -> str:
+    """Sizes and times of aotlite's own files, as the keys of kernels have them (CPU-9): in a
+    checkout the version does not tell two states apart."""
+    found = sorted({each for folder in own_folders() for each in _files(folder)})
+    return sha256("\n".join(found).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _files(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir() and entry.name != "__pycache__":
+                yield from _files(entry.path)
+            elif entry.name.endswith(".py"):
+                found = entry.stat()
+                yield f"{entry.path} {found.st_size} {found.st_mtime_ns}"

@@ -1,0 +1,138 @@
+"""Reads by name that are watched while a function is captured: `os.environ`, `getattr`, `hasattr`.
+
+`os.environ` keeps its variables in a dictionary, for which a proxy stands during a capture; it
+hands everything on, and notes the variables that are asked for. `getattr` and `hasattr` are asked
+for names that no code need have: wrappers stand for them. All notes go to each capture that runs.
+Rules: CACHE-8, CACHE-9. Spec: `specs/artifacts.md`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import os
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+
+from aotlite.ir.forks import Blocks
+
+WHOLE = ""
+"""The name of the read of all variables; no variable has it."""
+
+
+@attrs.define(eq=False, repr=False)
+class NamesRead:
+    """What one capture asked for by name."""
+
+    environment: dict[str, str | None] = attrs.field(factory=dict)
+    """Environment variables with their values; None for one that is not set."""
+    attributes: set[str] = attrs.field(factory=set)
+    """Names of attributes that `getattr` and `hasattr` were asked for."""
+    writes_environment: bool = False
+
+
+_active: list[NamesRead] = []
+_getattr, _hasattr = builtins.getattr, builtins.hasattr
+
+
+class _Noted(MutableMapping[Any, Any]):
+    """The dictionary of `os.environ`, with a note of each read."""
+
+    def __init__(self, data: dict[Any, Any]) -> None:
+        self.data = data
+
+    def _note(self, key: Any) -> None:
+        name = os.fsdecode(key)
+        for each in _active:
+            each.environment.setdefault(name, value_of(name, self.data))
+
+    def _note_all(self) -> None:
+        for each in _active:
+            each.environment.setdefault(WHOLE, _whole(self.data))
+
+    def __getitem__(self, key: Any) -> Any:
+        self._note(key)
+        return self.data[key]
+
+    def __contains__(self, key: object) -> bool:
+        self._note(key)
+        return key in self.data
+
+    def __iter__(self) -> Iterator[Any]:
+        self._note_all()
+        return iter(self.data)
+
+    def __len__(self) -> int:
+        self._note_all()
+        return len(self.data)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._note_write()
+        self.data[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        self._note_write()
+        del self.data[key]
+
+    def _note_write(self) -> None:
+        for each in _active:
+            each.writes_environment = True
+
+
+def value_of(name: str, data: Any = None) -> str | None:
+    """The present value of an environment variable; of all of them for the name `WHOLE`."""
+    environment: Any = os.environ
+    data = environment._data if data is None else data
+    if name == WHOLE:
+        return _whole(data)
+    key = environment.encodekey(name)
+    return None if key not in data else os.fsdecode(data[key])
+
+
+def _whole(data: Any) -> str:
+    """All variables, in order."""
+    return repr(sorted([(os.fsdecode(k), os.fsdecode(v)) for k, v in data.items()]))
+
+
+@functools.wraps(_getattr)
+def _noting_getattr(*args: Any) -> Any:
+    for each in _active if len(args) > 1 else ():
+        each.attributes.add(args[1])
+    return _getattr(*args)
+
+
+@functools.wraps(_hasattr)
+def _noting_hasattr(*args: Any) -> bool:
+    for each in _active if len(args) > 1 else ():
+        each.attributes.add(args[1])
+    return _hasattr(*args)
+
+
+def _begin() -> None:
+    environment: Any = os.environ
+    environment._data = _Noted(environment._data)
+    builtins.getattr, builtins.hasattr = _noting_getattr, _noting_hasattr
+
+
+def _end() -> None:
+    environment: Any = os.environ
+    environment._data = environment._data.data
+    builtins.getattr, builtins.hasattr = _getattr, _hasattr
+
+
+_WATCHED = Blocks(_begin, _end)
+
+
+@contextmanager
+def watched_names() -> Iterator[NamesRead]:
+    """A block in which reads by name are noted. Other threads that capture note them, too."""
+    found = NamesRead()
+    with _WATCHED.entered():
+        _active.append(found)
+        try:
+            yield found
+        finally:
+            _active.remove(found)

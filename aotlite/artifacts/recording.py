@@ -1,0 +1,164 @@
+"""Makes the kept entry of a compilation that has just ended, or says why there is none.
+
+Rules: CACHE-1, CACHE-3, CACHE-4, CACHE-7, CACHE-8. Spec: `specs/artifacts.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from aotlite.artifacts.files.guard_words import words_of_guards
+from aotlite.artifacts.files.kept_entry import KeptEntry, facts_in_words, records_written
+from aotlite.artifacts.reads.access_path_words import words_of_path
+from aotlite.artifacts.reads.capture_watch import CaptureWatch
+from aotlite.artifacts.reads.changes import Surroundings
+from aotlite.artifacts.reads.code_digests import digest_of, nested
+from aotlite.artifacts.reads.function_names import function_named, name_of_code
+from aotlite.artifacts.reads.read_set import CallContext, ReadSet, read_places
+from aotlite.artifacts.reads.value_images import Images, NoImage
+from aotlite.ir.errors import UnsupportedError
+from aotlite.ir.graph.role import Hidden, Primal
+from aotlite.pipeline.record_files import at_rest, encoded
+from aotlite.pipeline.size_regions.records import StageRecords
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.guards.access_paths import AccessPath
+from aotlite.stages.records.guards.guard_records import (
+    EnvironmentGuard,
+    HiddenInputGuard,
+    ValueGuard,
+    hidden_places,
+)
+from aotlite.stages.s1_capture.environment.access_search import AccessPathIndex
+from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts
+
+
+@attrs.define(eq=False, repr=False)
+class Recording:
+    """The watch on one compilation, and the kept entry that it gives."""
+
+    name: str
+    call: CallContext
+    watch: CaptureWatch = attrs.field(factory=CaptureWatch)
+    kept: KeptEntry | None = None
+    reason: str = "the compilation has not ended"
+    """Why nothing is kept, where `kept` is None."""
+    _around: Surroundings = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._around = Surroundings(self.call.function, list(self.call.leaves))
+
+    def take(self, captured: Captured, cut: StageRecords) -> None:
+        """Makes the kept entry of a compilation, before its capture is closed."""
+        try:
+            self.kept = self._made(captured, cut)
+        except NoImage as error:
+            self.reason = str(error)
+        except UnsupportedError as error:  # what is no data
+            self.reason = f"{error}".partition("\n")[0]
+
+    def _made(self, captured: Captured, cut: StageRecords) -> KeptEntry:
+        self.watch.finish()
+        for reason in self._reasons(captured, cut):
+            raise NoImage(reason)
+        facts = GuardedFacts.of(captured, cut.meta)
+        guards = words_of_guards(facts.guards)
+        reads = self._reads(facts)
+        tape = cut.joint.kept_tape
+        higher = None if tape is None else tuple(sorted(tape.higher_order_inputs, key=str))
+        document = encoded((at_rest(cut), higher))
+        words = facts_in_words(facts)
+        return KeptEntry(self.name, reads, guards, words, records_written(document))
+
+    def _reasons(self, captured: Captured, cut: StageRecords) -> Iterator[str]:
+        """Why this compilation is not kept."""
+        yield from self.watch.reasons
+        if self.watch.runs != 1:
+            yield f"the function ran {self.watch.runs} times"
+        changed = self._around.change()
+        if changed is not None:
+            yield f"the function changes {changed}"
+        recorder = captured.recorder
+        if cut.joint.runs_user_code:
+            yield "users' Python runs in the backward"
+        if captured.hooks or recorder.hooks.kept:
+            yield "the function registers hooks"
+        if recorder.wrapped or cut.meta.wrappers:
+            yield "a tensor is a wrapper subclass"
+        if cut.convention.tokens or cut.joint.backward.effects:
+            yield "the function has effects"
+
+    # --- the reads
+    def _reads(self, facts: GuardedFacts) -> ReadSet:
+        ran = frozenset(map(digest_of, self.watch.codes))
+        names = self.watch.names
+        leaves = list(self.call.leaves)
+        root = AccessPath(None, self.call.function)
+        places = [root, *read_places(list(_places(facts)), leaves, ran)]
+        found = self._found(ran)
+        draft = ReadSet(
+            (),
+            ran,
+            None if names is None else frozenset(names),
+            tuple([words_of_path(place) for place in places]),
+            found,
+            tuple(self.watch.environment),
+            tuple(_inputs(facts)),
+            tuple([str(role) for role in facts.offset_read | facts.sizes.keys()]),
+        )
+        images = Images(draft.ran, draft.names)
+        lines = tuple(draft.lines_now(self.call, images))
+        self._check_covered(images)
+        for name, value in self.watch.environment.items():
+            if value is None and name == "":
+                raise NoImage("the environment changed")
+        return attrs.evolve(draft, lines=lines)
+
+    def _found(self, ran: frozenset[str]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+        """The functions that ran and that no access path leads to, by name."""
+        reached = {id(c) for f in self._around.functions for c in nested(f.__code__)}
+        names = dict.fromkeys([_name(code) for code in self.watch.codes if id(code) not in reached])
+        found = []
+        for name in names:
+            function = function_named(name)
+            roots = AccessPathIndex(function, []).roots()
+            paths = [words_of_path(at) for at in read_places(roots, [], ran)]
+            found.append((name, tuple(paths)))
+        return tuple(found)
+
+    def _check_covered(self, images: Images) -> None:
+        """Raises NoImage if code ran that no image compares: another process would not see a change
+        of it."""
+        for code in self.watch.codes:
+            if digest_of(code) not in images.covered:
+                raise NoImage(f"the code of {code.co_qualname} ran, and is not found again")
+
+
+def _name(code: Any) -> str:
+    name = name_of_code(code)
+    if name is None:
+        raise NoImage(f"the code of {code.co_qualname} ran, and is not found by name")
+    return name
+
+
+def _places(facts: GuardedFacts) -> Iterator[AccessPath]:
+    """The access paths of all values that guards compare."""
+    for guard in facts.guards:
+        match guard:
+            case ValueGuard(place) | HiddenInputGuard(_, place):
+                yield place
+            case EnvironmentGuard(places):
+                yield from places
+
+
+def _inputs(facts: GuardedFacts) -> Iterator[tuple[str, Any]]:
+    hidden = hidden_places(facts.guards)
+    for role in facts.inputs:
+        if isinstance(role, Primal):
+            yield str(role), role.index
+        elif isinstance(role, Hidden):
+            yield str(role), words_of_path(hidden[role.index])
+        else:
+            raise NoImage(f"an input {role}, a part of a wrapper")

@@ -1,0 +1,120 @@
+"""Random programs about aliasing and mutation, each through the cache: cold, then restored.
+
+`python -m tests.artifacts.random_programs --programs 1000` draws programs, writes each as a module
+and runs that twice with functions of its own: the second time its entries are restored. Each run
+compares the compiled calls with eager ones: values, writes, aliases, versions, gradients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import linecache
+import os
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Iterator
+
+import attrs
+
+from aotlite.ir.errors import UnsupportedError
+from aotlite.testing.generate.random_programs import draw
+from aotlite.testing.programs.program import Program
+from tests.artifacts.looked_up import Outcomes, outcomes
+
+MODULE = "random_cached_program"
+FILE = os.path.join(tempfile.gettempdir(), f"{MODULE}.py")
+
+
+@attrs.define
+class Figures:
+    """What was counted."""
+
+    programs: int = 0
+    refused: int = 0
+    cold: collections.Counter[str] = attrs.field(factory=collections.Counter)
+    warm: collections.Counter[str] = attrs.field(factory=collections.Counter)
+    reasons: collections.Counter[str] = attrs.field(factory=collections.Counter)
+    wrong: list[str] = attrs.field(factory=list)
+
+    def text(self) -> str:
+        """The figures in a line."""
+        return (
+            f"{self.programs} programs, {self.refused} refused; cold {dict(self.cold)}, "
+            f"restored {dict(self.warm)}: {len(self.wrong)} wrong"
+        )
+
+
+def _run(text: str) -> Outcomes:
+    """Runs a script as a module, and returns what became of its look-ups."""
+    module = types.ModuleType(MODULE)
+    module.__file__ = FILE
+    sys.modules[MODULE] = module
+    linecache.cache[FILE] = len(text), None, text.splitlines(keepends=True), FILE
+    with outcomes() as found:
+        exec(compile(text, FILE, "exec"), module.__dict__)
+    return found
+
+
+def run(seeds: Iterator[int] | range) -> Figures:
+    """Runs the programs of these seeds; returns the figures."""
+    figures = Figures()
+    began = time.monotonic()
+    for seed in seeds:
+        _run_program(draw(seed), figures)
+        if time.monotonic() - began > 30 and __name__ == "__main__":
+            began = time.monotonic()
+            print(figures.text(), flush=True)
+    return figures
+
+
+def _run_program(program: Program, figures: Figures) -> None:
+    figures.programs += 1
+    text = program.to_script(compile="tests.artifacts.looked_up:cached")
+    try:
+        cold = _run(text)
+    except UnsupportedError:
+        figures.refused += 1
+        return
+    except AssertionError as error:
+        if "UnsupportedError(" in str(error):
+            figures.refused += 1
+            return
+        figures.wrong.append(f"cold: {error}\n{text}")
+        return
+    figures.cold.update(cold)
+    if "bypass" in cold:
+        figures.reasons[cold.why] += 1
+    try:
+        warm = _run(text)
+    except Exception as error:
+        figures.wrong.append(f"restored: {type(error).__name__}: {error}\n{text}")
+        return
+    figures.warm.update(warm)
+    if cold.count("kept") > warm.count("hit"):
+        figures.wrong.append(f"missed: {cold} then {warm}: {warm.why}\n{text}")
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--show", type=int, default=3, help="how many failures to print")
+    args = parser.parse_args()
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        os.environ["AOTLITE_CACHE"] = folder
+        figures = run(range(args.seed, args.seed + args.programs))
+    print(figures.text())
+    for reason, count in figures.reasons.most_common(15):
+        print(f"  {count} x {reason}")
+    for each in figures.wrong[: args.show]:
+        print(f"\nWRONG: {each}")
+    raise SystemExit(bool(figures.wrong))
+
+
+if __name__ == "__main__":
+    main()
