@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from aotlite import data as data
     from aotlite import decompositions as decompositions
     from aotlite import effects as effects
+    from aotlite import export as export
     from aotlite import inspect as inspect
     from aotlite import ir as ir
     from aotlite import linalg as linalg
@@ -250,7 +251,7 @@ _LAZY: dict[str, str] = {
 # Subpackages reached as attributes without an import of their own.
 _SUBMODULES = frozenset(
     """
-    autograd backends compiled_autograd compilers cuda data decompositions effects inspect ir
+    autograd backends compiled_autograd compilers cuda data decompositions effects export inspect ir
     linalg nn ops optim partition random sharding stages subclasses testing
     """.split()
 )

@@ -21,6 +21,8 @@ __all__ = [
     "BackendError",
     "DTypeError",
     "DeviceError",
+    "ExportError",
+    "ExportWarning",
     "FormatError",
     "GraphError",
     "GuardError",
@@ -157,6 +159,10 @@ class ExportError(AotliteError, RuntimeError):
 
 class FreezeError(AotliteError, RuntimeError):
     """A frozen tensor would have to be trained, or was erased from its module (FRZ-4, FRZ-8)."""
+
+
+class ExportWarning(UserWarning):
+    """A program was exported with something fixed that each call of the function asks anew."""
 
 
 class MissingExtraError(AotliteError, ImportError):

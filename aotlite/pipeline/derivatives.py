@@ -11,8 +11,8 @@ Rules: DBL-2. Spec: `specs/higher_orders.md`.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import compress
 from typing import Any
@@ -25,8 +25,8 @@ from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import Kept, Role, Saved
 from aotlite.ir.logs import timed
 from aotlite.ir.symbols.assumption import Texts, with_hints
-from aotlite.pipeline.lowering import backward_compiler
 from aotlite.pipeline.options import Options
+from aotlite.pipeline.order_records import OrderRecords
 from aotlite.pipeline.partitioning import decomposed_for_fusion, partitioned
 from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.user_code import decomposed, with_passes
@@ -62,10 +62,7 @@ from aotlite.stages.s10_runtime.backward.double_backward import (
     CompiledOrder,
     CompiledOrders,
 )
-from aotlite.stages.s10_runtime.backward.node import CompiledBackward
-from aotlite.stages.s10_runtime.backward.plan import BackwardPlan, Derivatives
-from aotlite.stages.s10_runtime.backward.plan_builder import plan_backward
-from aotlite.stages.s10_runtime.backward.single_visit import SingleVisitBackward
+from aotlite.stages.s10_runtime.backward.plan import Derivatives
 from aotlite.stages.shared.size_values import AtSizes
 from aotlite.stages.shared.value_numbering import ValueNumbering
 
@@ -227,25 +224,40 @@ class HigherOrders:
         return CompiledOrders(partial(self._order, kept_tape, values), kept_tape.incoming)
 
     def _order(self, kept_tape: KeptTape, values: _Values, arriving: Arriving) -> CompiledOrder:
+        with self._recording(kept_tape):
+            cut = self._cut(kept_tape, values, arriving)
+            return cut.records.compiled(self.compilation, self._next(cut))
+
+    def cut(self, kept_tape: KeptTape, values: _Values, arriving: Arriving) -> OrderCut:
+        """An order up to stage 8."""
+        with self._recording(kept_tape):
+            return self._cut(kept_tape, values, arriving)
+
+    @contextmanager
+    def _recording(self, kept_tape: KeptTape) -> Iterator[None]:
+        """A block for one order: all orders share the recorder, and the numbers."""
         order = timed("order", order=kept_tape.order + 1)
-        # All orders share the recorder, and the numbers.
         with self._lock, collector_paused(), self.compilation.observers.within(), order:
-            kept_tape = kept_tape.recorded()
-            made = self._recorded(kept_tape, arriving)
-            pure, roles = self._joint(made, kept_tape)
-            numbers = self.numbering.of(pure, {})
-            places = values.places(arriving, pure, numbers, roles)
-            whole = fed(pure, numbers, values.saved, places)
-            graph = closed(self.compilation.stages["simplify"](whole), roles)
-            self.compilation.observers.check(
-                f"7 simplify, order {kept_tape.order + 1}", graph, functional=True
-            )
-            given: dict[Role, int] = {Kept(k): number for number, k in places.items()}
-            for index in range(len(values.saved)):
-                given.setdefault(Kept(index), self.numbering.unknown())
-            splits = values.splits and (not made.runs_user_code or is_linear(graph))
-            partition = self._partition(graph, pure, given, kept_tape.higher_order_inputs)
-            return self._lowered(made, graph, partition, given, splits=splits)
+            yield
+
+    def _cut(self, kept_tape: KeptTape, values: _Values, arriving: Arriving) -> OrderCut:
+        kept_tape = kept_tape.recorded()
+        made = self._recorded(kept_tape, arriving)
+        pure, roles = self._joint(made, kept_tape)
+        numbers = self.numbering.of(pure, {})
+        places = values.places(arriving, pure, numbers, roles)
+        whole = fed(pure, numbers, values.saved, places)
+        graph = closed(self.compilation.stages["simplify"](whole), roles)
+        self.compilation.observers.check(
+            f"7 simplify, order {kept_tape.order + 1}", graph, functional=True
+        )
+        given: dict[Role, int] = {Kept(k): number for number, k in places.items()}
+        for index in range(len(values.saved)):
+            given.setdefault(Kept(index), self.numbering.unknown())
+        splits = values.splits and (not made.runs_user_code or is_linear(graph))
+        partition = self._partition(graph, pure, given, kept_tape.higher_order_inputs)
+        records = self._records(made, graph, partition, splits=splits)
+        return OrderCut(records, made.kept_tape, given)
 
     def _recorded(self, kept_tape: KeptTape, arriving: Arriving) -> DerivativeJoint:
         """The joint graph of an order. Of a tape with symbols it is recorded for these numbers, and
@@ -304,58 +316,49 @@ class HigherOrders:
             partition, pure, self.numbering, given, requires, reads=self.reads
         )
 
-    def _lowered(
-        self,
-        made: DerivativeJoint,
-        graph: Graph,
-        partition: Partition,
-        given: Mapping[Role, int],
-        *,
-        splits: bool,
-    ) -> CompiledOrder:
-        lower = partial(
-            self.compilation.stages["lower"],
-            backend=backward_compiler(partition, self.compilation),
-        )
-        run = lower(partition.forward)
-        plan = self._plan(made, graph, partition, lower, given, splits=splits)
+    def _records(
+        self, made: DerivativeJoint, graph: Graph, partition: Partition, *, splits: bool
+    ) -> OrderRecords:
         count = iter(range(len(made.gradients)))
         results = tuple(
             [(role, None if meta is None else next(count)) for role, meta in made.gradients]
         )
-        kind = CompiledBackward if splits and not made.kept_tape.memory else SingleVisitBackward
-        return CompiledOrder(
-            partition.forward, run, plan, results, made.facts.subclass_metas, kind, made.why
+        return OrderRecords(
+            Joint(graph, made.facts, layouts=made.layouts),
+            partition,
+            results,
+            made.facts.subclass_metas,
+            bool(not splits or made.kept_tape.memory),
+            splits,
+            made.kept_tape.order,
+            made.why,
         )
 
-    def _plan(
-        self,
-        made: DerivativeJoint,
-        graph: Graph,
-        partition: Partition,
-        lower: Any,
-        given: Mapping[Role, int],
-        *,
-        splits: bool,
-    ) -> BackwardPlan | None:
-        if partition.backward is None:
-            return None
-        return plan_backward(
-            partition.backward,
-            lower,
-            Joint(graph, made.facts, layouts=made.layouts),
-            (),
-            (),
-            copied_on_write=partition.copied_on_write,
-            byte_checked=partition.byte_checked,
-            derivatives=Derivatives(
-                self.of(made.kept_tape, partition, given, made.facts.reads, splits=splits),
-                "" if splits else NOT_LINEAR,
-                splits,
-                made.kept_tape.order,
-            ),
-            number=self.compilation.number,
-        )
+    def _next(self, cut: OrderCut) -> Derivatives:
+        """The orders behind one."""
+        splits = cut.records.splits
+        orders = CompiledOrders(partial(self._order, cut.kept_tape, self.values(cut)), cut.incoming)
+        return Derivatives(orders, "" if splits else NOT_LINEAR, splits, cut.kept_tape.order)
+
+    def values(self, cut: OrderCut) -> _Values:
+        """The values that the order behind one is fed from."""
+        reads, splits = cut.records.joint.backward.reads, cut.records.splits
+        return _Values(self, cut.records.partition, cut.given, reads, splits)
+
+
+@attrs.frozen(eq=False)
+class OrderCut:
+    """An order up to stage 8, with what the next one is recorded from."""
+
+    records: OrderRecords
+    kept_tape: KeptTape
+    given: Mapping[Role, int]
+    """Value numbers of the inputs of its forward."""
+
+    @property
+    def incoming(self) -> Callable[[Any], object]:
+        """Gives the role of the next order's input that is the gradient of a result."""
+        return self.kept_tape.incoming
 
 
 @attrs.frozen(eq=False, slots=False)

@@ -26,8 +26,18 @@ from aotlite.ir.symbols.assumption import Assumption
 from aotlite.pipeline.record_files.reader import records_of
 from aotlite.pipeline.record_files.writer import FORMAT, VERSION, Writer
 from aotlite.pipeline.size_regions.records import StageRecords
+from aotlite.stages.records.backward.joint import Joint
 
-__all__ = ["FORMAT", "VERSION", "Decoded", "Document", "at_rest", "decoded", "encoded"]
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "Decoded",
+    "Document",
+    "at_rest",
+    "decoded",
+    "encoded",
+    "joint_at_rest",
+]
 
 DEPTH: Final = 48
 """The deepest nesting of brackets in a document's text."""
@@ -56,11 +66,14 @@ class Decoded:
 def at_rest(records: StageRecords) -> StageRecords:
     """The records without what lives in one process: the kept tape, fakes, kernels, and the ops of
     the joint graph, which stages 9 and 10 do not read (REC-5)."""
-    both = records.joint
+    return attrs.evolve(records, joint=joint_at_rest(records.joint), kernels=(None, None), run=None)
+
+
+def joint_at_rest(both: Joint) -> Joint:
+    """The record of stage 4 without the ops of its graph, the tape and the fakes."""
     closing = output_node([], [])
     inputs = Graph((*both.graph.placeholders, closing), both.graph.name)
-    both = attrs.evolve(both, graph=inputs, late_inputs=(), kept_tape=None)
-    return attrs.evolve(records, joint=both, kernels=(None, None), run=None)
+    return attrs.evolve(both, graph=inputs, late_inputs=(), kept_tape=None)
 
 
 def encoded(

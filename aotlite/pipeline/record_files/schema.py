@@ -22,7 +22,7 @@ from aotlite.ir.errors import GraphError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.files.values import Said, Unread, each, role_from
 from aotlite.ir.graph.files.writer import role_entry
-from aotlite.ir.graph.role import ROLES, Part, Piece, is_number
+from aotlite.ir.graph.role import ROLES, Incoming, Part, Piece, is_number
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.pipeline.record_files.table import ENUMS, OMITTED, RECORDS
@@ -30,6 +30,7 @@ from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.records.guards.float_guards import FloatFactGuard, FloatPath
 from aotlite.stages.records.guards.snapshots import Snapshot
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
+from aotlite.stages.shared.double_backward import EarlierResult
 
 LONGEST: Final = 100_000
 """The most characters of a text."""
@@ -376,6 +377,8 @@ def _form_of_union(parameters: Sequence[Any]) -> ValueForm:
     rest = [kind for kind in parameters if kind not in roles and kind not in records]
     if Part in roles:
         roles.append(Piece)
+    if Incoming in roles:  # the owner of memory, at a later order a result of the one before
+        records.append(EarlierResult)
     forms = [form_of(kind) for kind in rest]
     forms += [_roles(roles)] if roles else []
     forms += [_references(records)] if records else []

@@ -16,6 +16,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir import errors
 from aotlite.ir.graph import Phase
 from aotlite.pipeline.derivatives import Derivable
+from aotlite.pipeline.order_records import OrderRecords
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.stages.records import call_effects, rng_state, synthetic_base, version_counts
 from aotlite.stages.records.backward import gradient_reads, joint, partition, required_tangents
@@ -25,12 +26,19 @@ from aotlite.stages.records.guards import access_paths, float_guards, guard_reco
 from aotlite.stages.records.metadata import function_facts
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s8_partition.double_backward_saves import Reads
+from aotlite.stages.s10_runtime.guards import call_facts
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts
+from aotlite.stages.shared.double_backward import EarlierResult
 
 _RECORDS: Final = (
     StageRecords,
     GuardedFacts,
     Derivable,
+    OrderRecords,
+    EarlierResult,
+    call_facts.ComparedCall,
+    call_facts.InputFacts,
+    call_facts.ViewFamily,
     FunctionMeta,
     Convention,
     Containers,
@@ -107,7 +115,7 @@ _PYTHON_ERRORS: Final = (
     *(AssertionError, AttributeError, IndexError, KeyError, LookupError, MemoryError, NameError),
     *(NotImplementedError, OverflowError, RuntimeError, TypeError, ValueError, ZeroDivisionError),
 )
-_OWN_ERRORS: Final = tuple([getattr(errors, name) for name in errors.__all__ if name[0].isupper()])
+_OWN_ERRORS: Final = tuple([getattr(errors, x) for x in errors.__all__ if x.endswith("Error")])
 ERRORS: Final[Mapping[str, type[Exception]]] = {
     kind.__name__: kind for kind in (*_OWN_ERRORS, *_PYTHON_ERRORS)
 }

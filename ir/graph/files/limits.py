@@ -19,6 +19,7 @@ from aotlite.ir.graph.role import (
     BackwardToken,
     Current,
     Gradient,
+    Incoming,
     MutatedInput,
     Part,
     Piece,
@@ -106,7 +107,12 @@ def role_fits(role: Role) -> bool:
     """
     match role:
         case MutatedInput() | Gradient():
-            return _whole(role.of).prefix in ("primals", "hidden", "family") and role_fits(role.of)
+            own = ("output", "incoming") if type(role) is Gradient else ()
+            is_known = _whole(role.of).prefix in ("primals", "hidden", "family", *own)
+            return is_known and role_fits(role.of)
+        case Incoming():
+            is_known = _whole(role.of).prefix in ("output", "updated", "base", "incoming")
+            return is_known and role_fits(role.of)
         case Tangent():
             return _whole(role.of).prefix in ("output", "updated", "base") and role_fits(role.of)
         case Current() | Rewritten():

@@ -1,0 +1,266 @@
+"""`ExportedProgram`: one captured program as a value, which is called, printed, saved.
+
+Spec: `specs/programs.md`. Rules: PRG-1 to PRG-9.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aotlite.eager.base.modes import STATE, is_anomaly_enabled
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.errors import (
+    AotliteError,
+    ArgumentError,
+    ExportWarning,
+    FormatError,
+    UnsupportedError,
+    noted,
+)
+from aotlite.ir.forks import lock
+from aotlite.ir.graph import Graph
+from aotlite.pipeline import STAGES
+from aotlite.pipeline.arguments import call_of, results_for_caller
+from aotlite.pipeline.options import make_options
+from aotlite.pipeline.request import Compilation
+from aotlite.programs.archive import MAX_BYTES, read_file, write_file
+from aotlite.programs.capture import captured_program
+from aotlite.programs.entries import entry_of
+from aotlite.programs.files import packed, program_of
+from aotlite.programs.records import ProgramRecords
+from aotlite.programs.state import ProgramState
+from aotlite.stages.s10_runtime.guards.call_facts import ComparedCall
+from aotlite.stages.s10_runtime.guards.writer import MISS
+
+MOST_ENTRIES = 64
+"""The sizes of which a program keeps entries."""
+MOST_OF_SIZES = 8
+"""The entries that it keeps for one choice of sizes."""
+
+
+class ExportedProgram:
+    """A function for arguments like those for which it was captured, with its own state.
+
+    Results, writes, aliases, versions and gradients are those of the compiled function. It draws
+    from the default generator, as that does.
+    """
+
+    def __init__(
+        self, records: ProgramRecords, state: ProgramState, *, backend: Any = None
+    ) -> None:
+        self.records = records
+        self.state = state
+        self._options = make_options(backend=backend, dynamic=False)
+        self._entries: dict[Any, list[Any]] = {}
+        """The entries by the values of the symbols."""
+        self._form = records.arguments.form
+        self._lock = lock()
+
+    # --- what it is
+    @property
+    def name(self) -> str:
+        return self.records.name
+
+    @property
+    def order(self) -> int:
+        """How often results can be differentiated."""
+        return self.records.order
+
+    @property
+    def baked_in(self) -> tuple[str, ...]:
+        """What was fixed when it was captured, a line each: numbers, and calls of clocks."""
+        return self.records.baked_in
+
+    @property
+    def forward_graph(self) -> Graph:
+        return self.records.records.partition.forward
+
+    @property
+    def backward_graph(self) -> Graph | None:
+        return self.records.records.partition.backward
+
+    @property
+    def draws(self) -> int | None:
+        """By how much one call advances the generator's offset; None where it sets the state."""
+        convention = self.records.records.convention
+        return None if convention.sets_generator else convention.consumed
+
+    # --- calls
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if STATE.recorder is not None:
+            raise noted(
+                UnsupportedError("program: it is called while a function is captured"),
+                "Call it outside of compiled functions.",
+            )
+        call = call_of(args, kwargs)
+        if call.form != self._form:
+            self.records.arguments.check(call)
+        leaves = self.records.arguments.leaves(call)
+        values = self.records.values(leaves)
+        key = tuple(values.values())
+        for run in self._entries.get(key, ()):
+            result = run(leaves)
+            if result is not MISS:
+                return self._shown(result, call)
+        call.tensors()  # raises for a leaf of an unsupported type
+        run = self._new(key, leaves, values)
+        result = run(leaves)
+        if result is MISS:
+            raise ArgumentError(f"program: {self.name} does not take this call")
+        return self._shown(result, call)
+
+    def _shown(self, result: Any, call: Any) -> Any:
+        kinds = self.records.records.containers.numpy_results
+        return results_for_caller(result, call, kinds) if call.has_arrays else result
+
+    def _new(self, key: Any, leaves: list[Any], values: dict[str, int]) -> Callable[..., Any]:
+        """An entry for a call. Raises ArgumentError for one that the program was not made for."""
+        if is_anomaly_enabled():
+            raise noted(
+                UnsupportedError(
+                    "program: it is called in anomaly mode, expected anomaly mode off"
+                ),
+                "The function itself runs eagerly there.",
+            )
+        for guard in self.records.guards:
+            if not guard.holds(values):
+                sizes = ", ".join([f"{name} = {value}" for name, value in values.items()])
+                raise ArgumentError(f"program: its sizes are {sizes}, expected {guard!r}")
+        try:
+            guarded = self._guarded(leaves, values)
+        except AotliteError:
+            raise
+        except Exception as error:
+            raise FormatError(
+                f"program: {self.name} has parts that do not fit together, expected those of one "
+                f"program ({type(error).__name__}: {error})"
+            ) from error
+        why = guarded.why_not(leaves)
+        if why is not None:
+            raise ArgumentError(f"program: {why}")
+        with self._lock:
+            if len(self._entries) >= MOST_ENTRIES:
+                self._entries.pop(next(iter(self._entries)))
+            self._entries[key] = [*self._entries.get(key, ()), guarded.call][-MOST_OF_SIZES:]
+        run: Callable[..., Any] = guarded.call
+        return run
+
+    def _guarded(self, leaves: list[Any], values: dict[str, int]) -> Any:
+        """The entry's function, after the call was compared with the one that was captured."""
+        program = self.records
+        cut, facts, expected = program.records, program.facts, program.call
+        if values:
+            cut, facts, expected = cut.at(values), facts.at(values), expected.at(values)
+        reals = self._tensors(facts, leaves)
+        found = facts.values(leaves, reals, cut.meta, cut.convention.bases, cut.partition)
+        misfit = expected.misfit(ComparedCall.of(found), dict(enumerate(program.arguments.names)))
+        if misfit is not None:
+            raise ArgumentError(f"program: {misfit}")
+        return entry_of(program, cut, found, Compilation.begin(self._options, STAGES))
+
+    def _tensors(self, facts: Any, leaves: list[Any]) -> dict[Any, Tensor]:
+        reals: dict[Any, Tensor] = facts.tensors(leaves)
+        for role, real in reals.items():
+            if not isinstance(real, Tensor):
+                name = self.records.arguments.names[role.index]
+                got = type(real).__name__
+                raise ArgumentError(f"program: {name} is a {got}, expected a tensor")
+        return reals
+
+    def bind(self, tensors: Mapping[str, Tensor]) -> None:
+        """Puts the caller's tensors in the place of the state: the program writes those then."""
+        for path, tensor in tensors.items():
+            self.state[path] = tensor
+
+    # --- files
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the program to a file, which it replaces if it exists (PRG-5)."""
+        write_file(path, packed(self.records, self.state))
+
+    def __str__(self) -> str:
+        return "\n".join(_described(self))
+
+    def __repr__(self) -> str:
+        return f"<program {self.name}: {len(self.state)} state tensors, order {self.order}>"
+
+
+def _described(program: ExportedProgram) -> list[str]:
+    """The lines of `print(program)`."""
+    records = program.records
+    names = records.arguments.names
+    lines = [f"program {program.name}, derivatives of order {program.order}", "", "arguments"]
+    facts = {f"{each.role}": each for each in records.call.inputs}
+    for place in records.arguments.places:
+        found = facts.get(f"primals_{place}")
+        leaf = records.call.leaves[place]
+        lines.append(f"  {names[place]}: {found if found is not None else repr(leaf)}")
+    lines += ["", "state"]
+    for each in program.state.entries:
+        tied = f" (also {', '.join(each.tied)})" if each.tied else ""
+        lines.append(f"  {each.path}: {program.state[each.path].meta}{tied}")
+    if records.baked_in:
+        lines += ["", "fixed", *[f"  {each}" for each in records.baked_in]]
+    if program.draws != 0:
+        lines += ["", f"draws {'and sets the state' if program.draws is None else program.draws}"]
+    lines += ["", "forward", str(program.forward_graph)]
+    if program.backward_graph is not None:
+        lines += ["", "backward", str(program.backward_graph)]
+    return lines
+
+
+def program(
+    function: Callable[..., Any],
+    *args: Any,
+    order: int = 1,
+    dynamic_shapes: Any = None,
+    **kwargs: Any,
+) -> ExportedProgram:
+    """The program of a function, Module or compiled function, for arguments like these.
+
+    The function runs once, on fakes, and nothing is written. Modules and optimizers among the
+    arguments become state, like all that the function reaches: a call passes the other arguments.
+    `order` is how often results can be differentiated; `dynamic_shapes` as for `compile`.
+    Raises ExportError for what no program can hold (PRG-10). Warns (`ExportWarning`) of clocks,
+    files and random numbers whose answers are fixed.
+
+    >>> import aotlite as al
+    >>> def total(layer, x):
+    ...     return layer(x).sum()
+    >>> found = al.export.program(total, al.nn.Linear(2, 1), al.ones(3, 2))
+    >>> found
+    <program total: 2 state tensors, order 1>
+    >>> list(found.state)
+    ['layer.weight', 'layer.bias']
+    """
+    if type(order) is not int or order < 1:
+        raise ArgumentError(f"export: order is {order!r}, expected an integer of 1 or more")
+    made = captured_program(function, args, kwargs, order=order, dynamic_shapes=dynamic_shapes)
+    found = ExportedProgram(made.records, made.state)
+    calls = [each for each in found.baked_in if " at " in each]
+    if calls:
+        warnings.warn(_warning(found.name, calls), ExportWarning, stacklevel=2)
+    return found
+
+
+def load(
+    path: str | os.PathLike[str], *, backend: Any = None, max_bytes: int = MAX_BYTES
+) -> ExportedProgram:
+    """The program in a file, which `save` wrote. Raises FormatError for another file.
+
+    `backend` is that of `compile`. Nothing of the file is run, and nothing is written. `max_bytes`
+    limits the file, and what it holds when it is inflated.
+    """
+    try:
+        records, state = program_of(read_file(path, max_bytes), max_bytes)
+    except FormatError as error:
+        noted(error, f"in the file {os.fspath(path)!r}")
+        raise
+    return ExportedProgram(records, state, backend=backend)
+
+
+def _warning(name: str, calls: list[str]) -> str:
+    what = f"export: program {name} has the answers of {len(calls)} calls fixed"
+    return f"{what}: {'; '.join(calls[:5])}"

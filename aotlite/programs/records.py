@@ -1,0 +1,136 @@
+"""`ProgramRecords`: all of a program but its state, as data that a file holds.
+
+Spec: `specs/programs.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import optree
+
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.symbols.assumption import Assumption
+from aotlite.pipeline.arguments import FlatArguments, dict_orders
+from aotlite.pipeline.order_records import OrderRecords
+from aotlite.pipeline.size_regions.records import StageRecords
+from aotlite.stages.records.symbolic_sizes import NumberSource, SizeSource, Source
+from aotlite.stages.s10_runtime.guards.call_facts import ComparedCall
+from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts
+
+
+@attrs.frozen(eq=False)
+class Arguments:
+    """How the arguments of a call are found in those of the function that was captured."""
+
+    names: tuple[str, ...]
+    """The names of the flat arguments of the function: `x`, `batch['y'][0]`."""
+    places: tuple[int, ...]
+    """Their numbers, of those that a call passes; the others are Modules and optimizers, whose
+    tensors are state."""
+    spec: Any
+    """The containers of (args, kwargs) as a call passes them."""
+    arrays: tuple[int, ...]
+    """The numbers of those that are ndarrays."""
+
+    @property
+    def form(self) -> object:
+        """The key of calls with these containers."""
+        tree: Any = optree.tree_unflatten(self.spec, [0] * self.spec.num_leaves)
+        args, kwargs = tree
+        nested = kwargs or any(isinstance(arg, (dict, list, tuple)) for arg in args)
+        return self.spec, dict_orders(tree) if nested else (), self.arrays
+
+    def leaves(self, call: FlatArguments) -> list[Any]:
+        """The flat arguments of the function; None for Modules and optimizers."""
+        found: list[Any] = [None] * len(self.names)
+        for place, leaf in zip(self.places, call.leaves, strict=True):
+            found[place] = leaf
+        return found
+
+    def check(self, call: FlatArguments) -> None:
+        """Raises ArgumentError for arguments in other containers."""
+        if call.form == self.form:
+            return
+        got, expected = (_shape_words(each) for each in (call.spec, self.spec))
+        if got == expected:
+            got, expected = f"{got} with ndarrays at {call.form[2]}", f"{self.arrays}"
+        raise ArgumentError(f"program: the arguments are {got}, expected {expected}")
+
+
+def _shape_words(spec: Any) -> str:
+    whole: Any = optree.tree_unflatten(spec, ["_"] * spec.num_leaves)
+    args, kwargs = whole
+    words = [*[_tree_words(x) for x in args], *[f"{k}={_tree_words(x)}" for k, x in kwargs.items()]]
+    return f"({', '.join(words)})"
+
+
+def _tree_words(tree: Any) -> str:
+    return repr(tree).replace("'_'", "_")
+
+
+@attrs.frozen(eq=False)
+class ProgramRecords:
+    """All of a program but its state."""
+
+    name: str
+    arguments: Arguments
+    records: StageRecords
+    """At rest: without what lives in one process."""
+    facts: GuardedFacts
+    """What guards check; hidden inputs are found in the `Slots` of the state."""
+    call: ComparedCall
+    """The facts of the call that was captured."""
+    baked_in: tuple[str, ...]
+    """What was fixed when it was captured, in words."""
+    order: int
+    """How often its results can be differentiated."""
+    orders: tuple[tuple[tuple[tuple[Any, bool], ...], OrderRecords], ...]
+    """By the gradients that arrive, and whether these have a history: the next order."""
+    reached: tuple[Any, ...]
+    """The inputs that derivatives of some order reach (DBL-2)."""
+    sources: dict[str, Source]
+    """Where a call finds the values of symbols, by name."""
+    guards: Sequence[Assumption]
+    """The conditions on symbols."""
+
+    def values(self, leaves: Sequence[object]) -> dict[str, int]:
+        """The values of the symbols in a call. Raises ArgumentError where there is none."""
+        found = {}
+        for name, source in self.sources.items():
+            try:
+                found[name] = source.value(leaves)
+            except (TypeError, IndexError, AttributeError) as error:
+                what = self.arguments.names[source.argument]
+                raise ArgumentError(
+                    f"program: argument {what} has no {source}, expected one"
+                ) from error
+        return found
+
+
+def written_sources(sources: dict[str, Source]) -> dict[str, Any]:
+    """The sources as data."""
+    return {
+        name: (each.argument, *((each.dim, each.path) if isinstance(each, SizeSource) else ()))
+        for name, each in sources.items()
+    }
+
+
+def sources_from(data: object) -> dict[str, Source] | None:
+    """The sources of data; None for other data."""
+    if type(data) is not dict:
+        return None
+    found: dict[str, Source] = {}
+    for name, each in data.items():
+        match each:
+            case (int() as argument, int() as dim, tuple() as path) if (
+                argument >= 0 and dim >= 0 and all(type(x) is str for x in path)
+            ):
+                found[name] = SizeSource(argument, dim, path)
+            case (int() as argument,) if argument >= 0:
+                found[name] = NumberSource(argument)
+            case _:
+                return None
+    return found

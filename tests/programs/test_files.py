@@ -1,0 +1,150 @@
+"""PRG-5, PRG-6, PRG-8: files of programs are data, and what is read was written so."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotlite.export import load
+from aotlite.ir.errors import FormatError
+from aotlite.programs.archive import VERSION, Archive, unpacked
+from aotlite.programs.files import packed, program_of
+from tests.programs.drawn_programs import fate, flipped, rewritten, saved
+from tests.programs.released import FILES, MADE, Released, observed
+
+TRAINING = FILES / "1.training.aotlite"
+DATA = TRAINING.read_bytes()
+
+
+@pytest.mark.rules("PRG-8")
+@pytest.mark.parametrize("each", Released.all(), ids=lambda each: each.path.stem)
+def test_files_of_released_versions_load_and_run(each: Released) -> None:
+    """A file is never changed: whoever has to, breaks the files of users."""
+    found = observed(each.name, load(each.path, backend="reference"))
+    assert _flat(each.expected) == pytest.approx(_flat(json.loads(json.dumps(found))), rel=1e-5)
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        value = [value[key] for key in sorted(value)]
+    return [x for each in value for x in _flat(each)] if isinstance(value, list) else [value]
+
+
+@pytest.mark.rules("PRG-8")
+def test_there_is_a_file_of_each_program_in_the_present_version() -> None:
+    assert {f"{VERSION}.{name}.aotlite" for name in MADE} <= set(os.listdir(FILES))
+
+
+@pytest.mark.rules("PRG-5")
+def test_equal_programs_give_equal_bytes_and_a_whole_file(tmp_path: Path) -> None:
+    made = load(TRAINING)
+    first, second = tmp_path / "first", tmp_path / "second"
+    made.save(first)
+    load(first).save(second)
+    assert first.read_bytes() == second.read_bytes()
+    assert {"first", "second"} == set(os.listdir(tmp_path))
+    with zipfile.ZipFile(first) as file:
+        assert not any(name.endswith(".pkl") for name in file.namelist())
+        assert b"pickle" not in b"".join(map(file.read, file.namelist()))
+    with pytest.raises(FileNotFoundError):
+        made.save(tmp_path / "none" / "there")
+
+
+@pytest.mark.rules("PRG-6")
+def test_file_with_bytes_changed_is_refused() -> None:
+    rng = random.Random(0)
+    for _ in range(60):
+        made = flipped(DATA, rng)
+        try:
+            records, state = program_of(made)
+        except FormatError:
+            continue
+        assert packed(records, state) == DATA  # bits of the archive that say nothing
+
+
+@pytest.mark.rules("PRG-6")
+def test_file_of_other_records_is_refused_or_loaded() -> None:
+    """Its digest is right: somebody has written it so."""
+    rng = random.Random(1)
+    calls = [each for seed in range(2) for each in saved(seed)]
+    fates = [fate(each, rewritten(each.data, rng)) for each in calls for _ in range(10)]
+    assert fates.count("refused") > len(fates) / 2
+
+
+def zipped(change: Callable[[dict[str, bytes]], object], twice: str = "") -> bytes:
+    """The file of the training step with other members; one of them may be there twice."""
+    with zipfile.ZipFile(io.BytesIO(DATA)) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    change(members)
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+        if twice:
+            file.writestr(twice, members[twice])
+    return made.getvalue()
+
+
+def manifest(**changes: object) -> bytes:
+    def change(members: dict[str, bytes]) -> None:
+        members["program.json"] = json.dumps(json.loads(members["program.json"]) | changes).encode()
+
+    return zipped(change)
+
+
+def of_arrays() -> bytes:
+    """A file of which most arrays are missing."""
+    archive = unpacked(DATA)
+    return Archive(archive.document, archive.arrays[:1]).packed("0")
+
+
+ODD: dict[str, tuple[Callable[[], bytes], str]] = {
+    "nothing": (lambda: b"", "no archive, or is cut off"),
+    "a pickle": (lambda: b"\x80\x04N.", "no archive, or is cut off"),
+    "half of it": (lambda: DATA[: len(DATA) // 2], "no archive, or is cut off"),
+    "a path": (
+        lambda: zipped(lambda members: members.update({"../../etc/passwd": b"x"})),
+        "the members of the archive are others",
+    ),
+    "a member less": (
+        lambda: zipped(lambda members: members.pop("records.json")),
+        "the members of the archive are others",
+    ),
+    "another order": (
+        lambda: zipped(lambda members: members.update(records=members.pop("records.json"))),
+        "the members of the archive are others",
+    ),
+    "another format": (lambda: manifest(format="x"), "another format"),
+    "a newer version": (lambda: manifest(version=VERSION + 1), "the version is 2"),
+    "version 0": (lambda: manifest(version=0), "no integer of 1 or more"),
+    "many graphs": (lambda: manifest(graphs=10**9), "other keys or values"),
+    "an unknown key": (lambda: manifest(code="x"), "other keys or values"),
+    "another digest": (lambda: manifest(sha256="0" * 64), "the digest of the members"),
+    "a state of fewer bytes": (lambda: of_arrays(), "a row of another form"),
+    "a bomb": (
+        lambda: zipped(lambda members: members.update({"arrays/0.npy": b"\0" * (1 << 22)})),
+        "bytes, expected at most 1000000",
+    ),
+    "a member twice": (lambda: zipped(len, twice="records.json"), "is there twice"),
+}
+
+
+@pytest.mark.rules("PRG-6")
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("make, words", ODD.values(), ids=ODD)
+def test_odd_archive_is_refused(make: Callable[[], bytes], words: str, tmp_path: Path) -> None:
+    path = tmp_path / "odd"
+    path.write_bytes(make())
+    with pytest.raises(FormatError) as caught:
+        load(path, max_bytes=1_000_000)
+    assert words in str(caught.value)
+    assert str(path) in caught.value.__notes__[-1]
+    assert ["odd"] == os.listdir(tmp_path)
