@@ -32,7 +32,7 @@ SDIST_FILES = (
 CACHES = (".*cache", ".hypothesis", "__pycache__", "typecheck")
 IGNORED = shutil.ignore_patterns(".git", ".venv", "build", "dist", "*.egg-info", *CACHES)
 EXTRAS = {
-    *("cc", "cuda12", "cuda13", "torch", "conformance", "verify"),
+    *("cc", "cuda12", "cuda13", "onnx", "stablehlo", "torch", "conformance", "verify"),
     *("test", "mutation", "dev"),
 }
 MODULES = {"cosmic-ray": "cosmic_ray", "pytest-xdist": "xdist", "z3-solver": "z3"} | {

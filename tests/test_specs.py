@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import importlib.util
 import re
 from pathlib import Path
 
@@ -17,6 +18,27 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("specs/**/*.md"), *ROOT.glob("docs/**/*.md")])
 ELSEWHERE = {"docs/nn.md"}
 """Pages whose examples have a test of their own (tests/nn/test_docs.py)."""
+
+
+EXTRAS = {"onnx": ("onnx", "onnxruntime"), "stablehlo": ("jax",)}
+NEEDED = {
+    "docs/interchange.md": ("onnx", "stablehlo"),
+    "specs/onnx.md": ("onnx",),
+    "specs/stablehlo.md": ("stablehlo",),
+    "aotlite.interchange.onnx.model": ("onnx",),
+    "aotlite.interchange.onnx.session": ("onnx",),
+    "aotlite.interchange.stablehlo.module": ("stablehlo",),
+    "aotlite.interchange.stablehlo.runner": ("stablehlo",),
+}
+"""The extras of pages and modules whose examples need one."""
+
+
+def skip_without_extras(name):
+    """Skips examples whose packages are not installed."""
+    for extra in NEEDED.get(name, ()):
+        for package in EXTRAS[extra]:
+            if importlib.util.find_spec(package) is None:
+                pytest.skip(f"{package} is not installed, which aotlite[{extra}] brings")
 
 
 def relative(page):
@@ -73,6 +95,7 @@ def test_long_page_shows_what_its_examples_give_without_a_compiler(page, user):
 @pytest.mark.filterwarnings("ignore:aotlite. no C compiler works here:RuntimeWarning")
 @pytest.mark.parametrize(("page", "user"), [*pages("usual")], indirect=["user"])
 def test_page_shows_what_its_examples_give(page, user):
+    skip_without_extras(relative(page))
     text = page.read_text("utf-8")
     test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
     assert "" == failures(test)
@@ -80,6 +103,7 @@ def test_page_shows_what_its_examples_give(page, user):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings_show_what_their_examples_give(name):
+    skip_without_extras(name)
     try:
         module = importlib.import_module(name)
     except MissingExtraError as error:

@@ -1,0 +1,1 @@
+"""Programs in array operations: what the printers of ONNX and StableHLO share."""

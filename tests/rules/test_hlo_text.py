@@ -1,0 +1,60 @@
+"""HLO-1 to HLO-4: the text, its first line, its locations, and XLA's numbers."""
+
+import json
+
+import numpy as np
+import pytest
+
+import aotlite as al
+from aotlite.interchange import StableHloProgram, to_stablehlo
+
+pytest.importorskip("jax")
+
+
+def graph_of(function, *args, **options):
+    compiled = al.compile(function, backend="reference", **options)
+    compiled(*args)
+    return compiled.forward_graph
+
+
+def added(x, y):
+    x.add_(y)
+    return x.sum(), None
+
+
+@pytest.mark.rules("HLO-1", "HLO-2")
+@pytest.mark.parametrize("keep", [True, False])
+def test_written_inputs_are_outputs(keep):
+    """Whether the graph returns the new value, or writes it by a closing copy."""
+    text = to_stablehlo(
+        graph_of(added, al.ones(2), al.ones(2), keep_inference_input_mutations=keep)
+    )
+    first, rest = text.split("\n", 1)
+    convention = json.loads(first.removeprefix("// aotlite: "))
+    assert ["primals_0", "primals_1"] == convention["inputs"]
+    assert {"updated_primals_0": "primals_0"} == convention["updates"]
+    assert ["updated_primals_0"] * keep == convention["copies"]
+    assert rest.startswith("module @added")
+    found = StableHloProgram(text)({"primals_0": np.ones(2, "f4"), "primals_1": np.ones(2, "f4")})
+    assert [2.0, 2.0] == found["updated_primals_0"].tolist()
+    assert 4.0 == found["output_0"].item()
+
+
+@pytest.mark.rules("HLO-2")
+def test_operations_have_the_users_lines():
+    graph = graph_of(lambda x: x * 2.0, al.ones(2))
+    assert "test_hlo_text.py" not in to_stablehlo(graph)
+    assert "test_hlo_text.py" in to_stablehlo(graph, locations=True)
+
+
+@pytest.mark.rules("HLO-3")
+def test_a_text_of_another_origin_is_refused():
+    with pytest.raises(al.ArgumentError, match="a text that to_stablehlo made"):
+        StableHloProgram("module {}")
+
+
+@pytest.mark.rules("HLO-4")
+def test_denormal_floats_are_0_in_xla():
+    program = StableHloProgram(to_stablehlo(graph_of(lambda x: x * 0.5, al.ones(1))))
+    tiny = np.array([1e-40], "f4")
+    assert 0.0 == program({"primals_0": tiny})["output_0"].item() != (tiny * 0.5).item()
