@@ -74,9 +74,9 @@ class PythonFiles:
     ) -> str:
         """The function, compiled for these arguments, as one Python file that needs NumPy alone.
 
-        Returns its text, and writes it to `path`. Options are those of `python_text`: `backward`,
-        `state`, `ml_dtypes`. Raises UnsupportedError for what NumPy cannot do (PYX-9). Spec:
-        `specs/to_python.md`.
+        Returns its text, and writes it to `path`. With `dynamic=True` sizes are symbols, which each
+        call reads from its arrays (PYX-12). The other options are those of `python_text`:
+        `backward`, `state`, `ml_dtypes`. Raises UnsupportedError for what NumPy cannot do (PYX-9).
 
         >>> import aotlite as al
         >>> text = al.compile(lambda x: x.add_(1)).to_python(args=(al.ones(2),))
@@ -84,19 +84,20 @@ class PythonFiles:
         True
         """
         make: Any = type(self)
-        alone = make(self.function, static_options(self.options))
+        sizes = options.pop("dynamic", False)
+        alone = make(self.function, written_options(self.options, dynamic=sizes))
         alone.prepare(*args, **(kwargs or {}))
         call = call_of(tuple(args), dict(kwargs or {}))
         return _written(self.function, self._name, alone.entries[-1], call, path, options)
 
 
-def static_options(options: Options) -> Options:
-    """The options of a compilation whose entry is written: sizes are numbers, and the graphs
-    write nothing themselves."""
+def written_options(options: Options, *, dynamic: bool) -> Options:
+    """The options of a compilation whose entry is written: sizes are numbers, or all symbols, and
+    the graphs write nothing themselves."""
     return attrs.evolve(
         options,
-        dynamic=False,
-        dynamic_shapes=None,
+        dynamic=dynamic,
+        dynamic_shapes=options.dynamic_shapes if dynamic else None,
         keep_inference_input_mutations=False,
         backend=REFERENCE,
         fw_compiler=None,
@@ -185,7 +186,7 @@ def file_text(about: str, parts: FileParts, functions: Sequence[str], held: Sequ
     return laid_out("\n\n\n".join(["\n".join(head), *bodies])) + "\n"
 
 
-_WRITTEN = "Written by aotlite's to_python. Shapes, dtypes and strides of the arguments are fixed."
+_WRITTEN = "Written by aotlite's to_python. It checks shapes, dtypes and strides of its arguments."
 
 
 def _quiet(function: str) -> str:

@@ -7,7 +7,8 @@ Output: the text of the file's last functions. Rules: PYX-2, PYX-8. Spec: `specs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from optree import PyTreeSpec
@@ -27,6 +28,7 @@ from aotlite.ir.graph.role import (
     Saved,
     Seed,
 )
+from aotlite.ir.graph.symbolic.binding import computed_in
 from aotlite.ir.op import InplaceOp
 from aotlite.python_export.file_parts import FileParts
 from aotlite.python_export.graph_text import FunctionText, Leaving
@@ -53,7 +55,10 @@ class EntryText:
 
     def __init__(self, program: PythonProgram, parts: FileParts) -> None:
         self.program, self.parts = program, parts
-        self.forward = FunctionText(program.forward, "forward", parts, laid_out=True)
+        self.forward = FunctionText(
+            program.forward, "forward", parts, laid_out=True, sizes=program.sizes
+        )
+        self._returned_texts: list[str] = []
         self.lines: list[str] = []
         self.results: list[str] = []
         self.inputs = {each.role: each for each in program.meta.inputs}
@@ -73,6 +78,7 @@ class EntryText:
             own = isinstance(role, (Output, IntermediateBase))
             returned.append(leaving.own(value) if own else leaving.kept(value))
         returned += [leaving.kept(copy.args[1]) for copy in self.copies]
+        self._returned_texts = returned
         return self.forward.text(returned, "New values, results and saved values of the inputs.")
 
     def _written_nodes(self) -> set[Node]:
@@ -96,6 +102,8 @@ class EntryText:
         """Writes the lines from the arguments to the results."""
         self._arguments()
         self._state()
+        for guard in self.program.sizes.guards:
+            self.lines.append(f"{self.parts.use('_meets')}({literal(guard)}, {guard})")
         self._check_memory()
         for base in self.program.convention.bases:
             self._base(base)
@@ -107,9 +115,27 @@ class EntryText:
         self._results()
         self._generator()
         self._gradients()
+        self.check_sizes(self.lines)
+
+    def check_sizes(self, lines: Sequence[str]) -> None:
+        """Raises UnsupportedError where a line needs a size that only the forward knows."""
+        counted = {each.symbol for each in computed_in(self.program.forward)}
+        if counted & {word for line in lines for word in re.findall(r"\w+", line)}:
+            raise noted(
+                UnsupportedError(
+                    "to_python: a view or a gradient has a size that depends on values, expected "
+                    "such sizes inside the forward alone"
+                ),
+                "Return result.clone(), or leave the backward out: to_python(backward=False). "
+                "(PYX-9)",
+            )
 
     def _checked(self, role: Any, text: str, key: str) -> None:
         """Writes the line that checks an input, whose array has the name of its role."""
+        for each in self.program.sizes.bindings:
+            if each.source.role == role:
+                size = f"{self.parts.use('_size')}({literal(key)}, {text}, {each.dim})"
+                self.lines.append(self.program.sizes.reading(each, size))
         meta = self.inputs[role].meta
         parts = [literal(key), text, literal(tuple(meta.shape)), literal(meta.dtype.numpy)]
         parts.append(literal(tuple(meta.stride)))
@@ -179,6 +205,7 @@ class EntryText:
 
     def _run(self) -> None:
         given = [self._input(role) for role in self.by_role]
+        given += self.forward.symbols(self._returned_texts)
         call = f"forward({', '.join(given)})"
         names = self.names()
         if not names:

@@ -30,6 +30,21 @@ def _array(name, value, shape, dtype, strides):
     return value
 
 
+def _size(name, value, dim):
+    """The size of a dimension of an argument: a size that may be another one in each call."""
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"{name} is a {type(value).__name__}, expected an array")
+    if value.ndim <= dim:
+        raise ValueError(f"{name} has shape {value.shape}, expected more than {dim} dimensions")
+    return value.shape[dim]
+
+
+def _meets(condition, holds):
+    """Checks a condition on sizes under which this file was written."""
+    if not holds:
+        raise ValueError(f"sizes do not meet {condition}, as this file needs: write it for them")
+
+
 def _number(name, value, expected):
     """Checks a number for which this file was written."""
     if type(value) is not type(expected) or repr(value) != repr(expected):

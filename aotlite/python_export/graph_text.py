@@ -17,15 +17,20 @@ from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.node_text import comment
+from aotlite.ir.graph.symbolic.binding import computed_in, names_among
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, InplaceOp, PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.provenance.location import Places
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.floats.size_float import SizeFloat
+from aotlite.ir.symbols.symint import SymInt
 from aotlite.python_export.file_parts import FileParts
-from aotlite.python_export.kernels.argument_text import literal
+from aotlite.python_export.kernels.argument_text import literal, named
 from aotlite.python_export.kernels.kernel_text import KernelText, recorded
 from aotlite.python_export.kernels.op_text import (
     FORMS,
+    SIZED_FORMS,
     CallFacts,
     CallText,
     OperandText,
@@ -34,6 +39,7 @@ from aotlite.python_export.kernels.op_text import (
     traced_draw,
 )
 from aotlite.python_export.kernels.traced_arrays import DataDependentError
+from aotlite.python_export.symbolic_sizes import NO_SIZES, SizeFacts
 from aotlite.python_export.view_text import view_text, window_text
 
 _BUILTINS = (max, min, float, int, len)
@@ -44,7 +50,16 @@ _RESERVED = frozenset(["np", "ml_dtypes", *[each.__name__ for each in _BUILTINS]
 class FunctionText:
     """Writes one graph as a function."""
 
-    def __init__(self, graph: Graph, name: str, parts: FileParts, *, laid_out: bool) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        name: str,
+        parts: FileParts,
+        *,
+        laid_out: bool,
+        sizes: SizeFacts = NO_SIZES,
+    ) -> None:
+        self.sizes = sizes
         self.graph, self.name, self.parts = graph, name, parts
         self._inputs_are_laid_out = laid_out
         self.names = {
@@ -58,7 +73,9 @@ class FunctionText:
         self._places, self._said = Places(), ("", 0, "")
 
     def body(self) -> None:
-        """Writes the lines of all nodes but the output."""
+        """Writes the lines of all nodes but the output. A size that depends on values is a number
+        that has the name of its symbol."""
+        counted = {each.node: each.symbol for each in computed_in(self.graph)}
         for node in self.graph.nodes:
             if node.op == "placeholder":
                 self._input(node)
@@ -68,13 +85,22 @@ class FunctionText:
             elif node.op == "call" and not isinstance(node.target, InplaceOp):
                 self._remark(node)
                 self._call(node)
+            if node in counted:
+                self.lines.append(f"{counted[node]} = int({self.names[node]})")
 
     def text(self, returned: Sequence[str], about: str) -> str:
         """The function, which returns these expressions."""
         inputs = ", ".join([self.names[node] for node in self.graph.placeholders])
+        symbols = self.symbols(returned)
+        inputs = ", ".join([*([inputs] if inputs else []), *symbols])
         end = f"return ({', '.join(returned)}{',' * (len(returned) == 1)})"
         lines = [f'"""{about}"""', *self.lines, end]
         return "\n".join([f"def {self.name}({inputs}):", *[f"    {line}" for line in lines]])
+
+    def symbols(self, returned: Sequence[str]) -> list[str]:
+        """The symbols for sizes that the lines read: further parameters."""
+        words = {word for text in (*self.lines, *returned) for word in re.findall(r"\w+", text)}
+        return [name for name in self.sizes.names if name in words]
 
     def _input(self, node: Node) -> None:
         self.roots[node] = frozenset((node,))
@@ -160,6 +186,7 @@ class FunctionText:
             self._assign(node, found.results[0])
 
     def _form(self, node: Node, op: PureOp) -> CallText | None:
+        """The form that the op has; one for symbols only where a size is one."""
         args = self._operands(node.args)
         call = CallFacts(op.name, self.names[node], args, node.meta, self.parts.use)
         if op.name.endswith("_scatter"):
@@ -167,6 +194,8 @@ class FunctionText:
             if isinstance(viewed, ViewOp):
                 return scattered(viewed, call)
         make = FORMS.get(op.name)
+        if make is None and names_among([each.meta for each in node.inputs()]):
+            make = SIZED_FORMS.get(op.name)
         return None if make is None else make(call)
 
     def _operands(self, value: Any) -> Any:
@@ -183,9 +212,31 @@ class FunctionText:
     def _recorded(self, node: Node, op: PureOp, names: Sequence[str]) -> KernelText:
         draw: Any = traced_draw(op)
         try:
-            return recorded(draw or op, names, _metas(node.args), node.meta)
+            return self._recorded_at_sizes(draw or op, names, node)
         except DataDependentError as error:
             raise noted(error, f"Decompose {op.name}, or leave it outside. (PYX-9)") from None
+
+    def _recorded_at_sizes(self, op: Any, names: Sequence[str], node: Node) -> KernelText:
+        """The kernel's lines; where sizes are symbols, those that two different sizes give."""
+        args = _metas(node.args)
+        symbols = sorted(
+            names_among([node.args, node.meta]) | names_among([each.meta for each in node.inputs()])
+        )
+        if not symbols:
+            return recorded(op, names, args, node.meta)
+        found = []
+        for first, known in zip((3, 5), self.sizes.samples or ({}, {}), strict=True):
+            values = {name: first + place for place, name in enumerate(symbols)} | dict(known)
+            numbers, meta = _at(values, args, node.meta)
+            pairs = zip(args, numbers, strict=True)
+            given = [named(b, literal(a)) if isinstance(a, _SIZES) else b for a, b in pairs]
+            found.append(recorded(op, names, given, meta))
+        if found[0] != found[1]:
+            raise DataDependentError(
+                f"to_python: {op.name}: the calls of its kernel hold a size that is a symbol, "
+                "expected the same calls for all sizes"
+            )
+        return found[0]
 
     def _shared_function(self, node: Node, op: PureOp) -> str:
         """A call of the function of the file that has the lines of the op's kernel."""
@@ -201,6 +252,20 @@ def _metas(value: Any) -> Any:
     if type(value) is Node:
         return value.meta
     return tuple(map(_metas, value)) if type(value) is tuple else value
+
+
+_SIZES = (SymInt, SizeFloat)
+
+
+def _at(values: dict[str, int], args: Any, meta: Any) -> tuple[Any, Any]:
+    """Arguments and meta with numbers for symbols."""
+
+    def numbered(value: Any) -> Any:
+        if isinstance(value, TensorMeta):
+            return value.concrete(values)
+        return tuple(map(numbered, value)) if type(value) is tuple else concrete(value, values)
+
+    return numbered(args), numbered(meta)
 
 
 def _parameter_names(op: PureOp, args: Sequence[Any]) -> list[str]:

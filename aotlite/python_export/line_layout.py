@@ -16,7 +16,8 @@ _PAIRS = {"(": ")", "[": "]", "{": "}"}
 def laid_out(text: str) -> str:
     """The text with its long lines wrapped."""
     lines: list[str] = []
-    for line in text.split("\n"):
+    for each in text.split("\n"):
+        line = each.rstrip()
         code = line.lstrip(" ")
         indent = line[: len(line) - len(code)]
         if len(line) <= WIDTH:

@@ -22,8 +22,10 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.node_text import identifier
 from aotlite.ir.graph.role import Family, Hidden, MutatedInput, Primal
+from aotlite.ir.graph.symbolic.binding import names_among
 from aotlite.pipeline.request import CompiledEntry
 from aotlite.python_export.kernels.argument_text import literal
+from aotlite.python_export.symbolic_sizes import NO_SIZES, SizeFacts, size_facts
 from aotlite.stages.records.capture import NumpyResult
 from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, take
@@ -74,6 +76,7 @@ class PythonProgram:
     numpy_results: tuple[NumpyResult | None, ...]
     generator: tuple[int, int]
     """The seed and the offset at which the file's random stream begins."""
+    sizes: SizeFacts = NO_SIZES
 
     def argument(self, index: int) -> str:
         """The text of a flat argument."""
@@ -129,7 +132,23 @@ def program_of(
         spec=entry.containers.spec,
         numpy_results=entry.containers.numpy_results,
         generator=generator,
+        sizes=_sizes(entry, call),
     )
+
+
+def _sizes(entry: CompiledEntry, call: GivenCall) -> SizeFacts:
+    """The symbols of an entry for many sizes."""
+    inputs = entry.partition.forward.placeholders
+    shapes: dict[Any, tuple[int, ...]] = {}
+    for node in inputs:
+        role = node.role
+        if isinstance(role, Primal):
+            shapes[role] = call.leaves[role.index].shape
+        elif isinstance(role, Hidden):
+            shapes[role] = entry.hidden[role.index].resolve(list(call.leaves)).shape
+        elif names_among([node.meta]):
+            raise _refused("arguments that overlap have symbols for sizes")
+    return size_facts(inputs, shapes, getattr(entry.guarded, "guards", ()))
 
 
 def _about(function: Any, name: str) -> str:

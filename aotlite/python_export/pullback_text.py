@@ -43,7 +43,10 @@ class PullbackText:
         self.entry, self.program, self.parts = entry, entry.program, entry.parts
         graph = entry.program.backward
         assert graph is not None
-        self.function = FunctionText(graph, "backward", entry.parts, laid_out=False)
+        self.function = FunctionText(
+            graph, "backward", entry.parts, laid_out=False, sizes=self.program.sizes
+        )
+        self._returned_texts: list[str] = []
         self.placeholders = {node.role: node for node in graph.placeholders}
         self.tangents = {r.of: n for r, n in self.placeholders.items() if isinstance(r, Tangent)}
         self.gradients = [
@@ -71,10 +74,11 @@ class PullbackText:
         leaving = Leaving(self.function, ())
         graph = self.function.graph
         values = zip(graph.output_roles, graph.outputs, strict=True)
-        return self.function.text(
-            [leaving.own(v) if isinstance(r, Gradient) else leaving.kept(v) for r, v in values],
-            "Gradients of saved values and tangents.",
-        )
+        self._returned_texts = [
+            leaving.own(v) if isinstance(r, Gradient) else leaving.kept(v) for r, v in values
+        ]
+        about = "Gradients of saved values and tangents."
+        return self.function.text(self._returned_texts, about)
 
     # --- the pullback
     def write(self) -> None:
@@ -88,6 +92,7 @@ class PullbackText:
             self._add(index, output)
         self._run()
         self._result()
+        self.entry.check_sizes([*self.lines, *self.function.lines])
 
     def _own_cotangent(self, role: Any) -> bool:
         """Whether the caller hands over the whole cotangent: not of a base, which no one has."""
@@ -157,6 +162,7 @@ class PullbackText:
                 given.append('state["generator.offset"]')
             else:
                 given.append(str(role))
+        given += self.function.symbols(self._returned_texts)
         left = f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
         self.lines.append(f"{left} = backward({', '.join(given)})")
         states = ((NextBackwardSeed(), "seed"), (NextBackwardOffset(), "offset"))

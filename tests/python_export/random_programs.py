@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 
 import aotlite as al
-from aotlite.ir.errors import AotliteError
+from aotlite.ir.errors import AotliteError, UnsupportedError
 from aotlite.testing import draw
 from aotlite.testing.engines import engine
 from aotlite.testing.engines.interpreter import setup_of
@@ -61,22 +61,37 @@ def outcome(program: Program, number: int = 0) -> Outcome:
         except (AotliteError, RuntimeError) as error:
             return Outcome("raised", str(error))
     try:
-        text = al.compile(function, backend="reference").to_python(args=fresh())
+        text, why = _written(function, fresh)
     except AotliteError as error:
         kind = "refused by to_python" if "to_python" in str(error) else "refused by capture"
-        return Outcome(kind, re.sub(r"\d+|'.*?'", "_", str(error))[:90])
+        return Outcome(kind, _in_short(error))
     module = module_of(text)
     has_backward = hasattr(module, "body_with_backward") or "_with_backward(" in text
     name = next(n for n in vars(module) if n.endswith("_with_backward")) if has_backward else ""
     entry = getattr(module, name or _entry_name(text))
     seen, rest = written_call(entry if has_backward else lambda *a: (entry(*a),), fresh())
-    done = Outcome("compared", found=differences(seen, its))
+    done = Outcome("compared", why, found=differences(seen, its))
     done.writes = "[...] = updated" in text
     done.aliases = "result_" in text
     if not done.found and rest:
         done.gradients = True
         done.found = _gradient_differences(function, fresh, entry, results)
     return done
+
+
+def _written(function: Any, fresh: Any) -> tuple[str, str]:
+    """The text of the file, and why it has no backward, where that is refused."""
+    compiled = al.compile(function, backend="reference")
+    try:
+        return compiled.to_python(args=fresh()), ""
+    except UnsupportedError as error:
+        if not any("backward=False" in note for note in getattr(error, "__notes__", ())):
+            raise
+        return compiled.to_python(args=fresh(), backward=False), _in_short(error)
+
+
+def _in_short(error: Exception) -> str:
+    return re.sub(r"\d+|'.*?'", "_", str(error).splitlines()[0])[:90]
 
 
 def _entry_name(text: str) -> str:
@@ -134,7 +149,8 @@ def main() -> int:
             counts["with writes"] += done.writes
             counts["with aliases"] += done.aliases
             counts["with gradients"] += done.gradients
-        elif done.why and done.kind != "raised":
+            counts["without their backward"] += bool(done.why)
+        if done.why and done.kind != "raised":
             reasons[done.why] += 1
         if done.found:
             different += 1

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir.errors import UnsupportedError
+from aotlite.ir.symbols.floats.size_float import SizeFloat
+from aotlite.ir.symbols.symint import SymInt
 from aotlite.python_export.kernels.call_records import COMPARISON, Bracketed, TracedValue
 
 
@@ -18,6 +20,8 @@ def plain(value: Any) -> Any:
     """The argument with NumPy's arrays in place of traced ones."""
     if isinstance(value, TracedValue):
         return value.value
+    if isinstance(value, (NamedInt, NamedFloat)):  # NumPy takes subclasses for its own numbers
+        return int(value) if isinstance(value, int) else float(value)
     if type(value) in (tuple, list):
         return type(value)([plain(item) for item in value])
     if type(value) is slice:
@@ -87,14 +91,40 @@ def _key_item(item: object) -> tuple[object, ...]:
     return ("...",) if item is Ellipsis else notes_of(item)
 
 
+class NamedInt(int):
+    """A number made of sizes that are symbols: it has the value of a sample, and is printed as its
+    expression."""
+
+    text = ""
+
+
+class NamedFloat(float):
+    """A float made of such sizes."""
+
+    text = ""
+
+
+def named(value: int | float, text: str) -> NamedInt | NamedFloat:
+    """The number, printed as this expression."""
+    found = NamedInt(value) if isinstance(value, int) else NamedFloat(value)
+    found.text = text if text.isidentifier() else f"({text})"
+    return found
+
+
 def literal(value: Any) -> str:
     """A Python literal for an argument that is no array. Raises UnsupportedError for others."""
+    if isinstance(value, (NamedInt, NamedFloat)):
+        return value.text
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, bool) or value is None:
         return repr(value)
     if isinstance(value, int):
         return repr(int(value))
+    if isinstance(value, SymInt):
+        return str(value)
+    if isinstance(value, SizeFloat):
+        return value.text
     if isinstance(value, float):
         return _float(float(value))
     if isinstance(value, complex):

@@ -32,7 +32,7 @@ WIDTH = 72
 """The longest line into which other lines are folded."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen
 class KernelText:
     """A kernel as text."""
 

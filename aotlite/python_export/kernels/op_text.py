@@ -85,6 +85,23 @@ def form(name: str) -> Callable[[CallForm], CallForm]:
 
 
 # ------------------------------------------------------------------------------------- factories
+SIZED_FORMS: dict[str, Callable[[CallFacts], CallText]] = {}
+"""Forms for operands whose sizes are symbols, of ops whose kernels hold a size as a number."""
+
+
+def _mean(call: CallFacts) -> CallText:
+    a, dim, keepdim = call.args[:3]
+    axes = range(a.meta.ndim) if dim in (None, ()) else dim
+    count: Any = 1
+    for axis in axes:
+        count = count * a.meta.shape[axis]
+    total = f"np.sum({a}, axis={literal(tuple(axes))}, keepdims={keepdim})"
+    return CallText(f"{total} / float({literal(count)})")
+
+
+SIZED_FORMS["mean"] = _mean
+
+
 @form("full")
 def _full(call: CallFacts) -> CallText:
     shape, value = call.args[0], call.args[1]
