@@ -92,9 +92,10 @@ def execution(
             launches.append(segment)
             continue
         if library is None:
-            library = load_c(
-                text.printed.text, text.program.name, contract=contract, libraries=False
-            )
+            printed = text.printed
+            facts = {"kernels": printed.kernels, "different": printed.different}
+            name = text.program.name
+            library = load_c(printed.text, name, contract=contract, libraries=False, facts=facts)
         launches.append(launcher(library.function(segment), signature))
     if len(launches) == 1 and not isinstance(launches[0], Extern) and not text.held:
         return launches[0]

@@ -76,6 +76,7 @@ def _record(text: ProgramText) -> dict[str, object]:
         "segments": [_segment_record(each) for each in printed.segments],
         "slots": printed.slots,
         "nanoseconds": printed.nanoseconds,
+        "kernels": [printed.kernels, printed.different],
         "text": printed.text,
     }
 
@@ -85,7 +86,8 @@ def _text(record: Mapping[str, Any]) -> ProgramText:
     outputs = tuple([_value(placed) for placed in record["outputs"]])
     program = LoopProgram(record["name"], buffers, (), tuple(record["inputs"]), outputs)
     segments = tuple([_segment(each) for each in record["segments"]])
-    printed = PrintedC(record["text"], segments, tuple(record["slots"]), record["nanoseconds"])
+    numbers = record["nanoseconds"], *record["kernels"]
+    printed = PrintedC(record["text"], segments, tuple(record["slots"]), *numbers)
     held = {buffer.number: buffer for buffer in buffers}
     return ProgramText(program, printed, record["arena"], tuple([held[n] for n in record["held"]]))
 

@@ -155,6 +155,8 @@ def _kernel(event: LogEvent) -> str:
     if event.name == "compiler":
         return f"{facts['compiler']} compiled {facts['name']}{_ended(event)}"
     text = f"{facts['characters']:,} characters of {facts['language']}"
+    if facts.get("different", 0) < facts.get("kernels", 0):
+        text = f"{facts['different']} different ones of {facts['kernels']}, {text}"
     return f"kernels of {facts['name']}, {text}{_ended(event)}"
 
 

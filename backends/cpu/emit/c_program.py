@@ -123,6 +123,8 @@ class _ProgramPrinter:
         self.slot_of = {number: k for k, number in enumerate(self.slots)}
         self.sizes_of = {n: buffer.size for n, buffer in self.buffers.items()}
         self.nanoseconds = 0.0
+        self.count = self.different = 0
+        """The kernels, and those of them that are printed."""
         self.work: list[tuple[int, float]] = []
         """(points, nanoseconds of a point) of kernels and products of symbolic extents."""
         self.segments: list[str | Extern] = []
@@ -139,7 +141,8 @@ class _ProgramPrinter:
 
     def record(self, text: str) -> PrintedC:
         """Returns the record of a text: the data for calling it."""
-        return PrintedC(text, tuple(self.segments), self.slots, self.nanoseconds)
+        counts = self.count, self.different
+        return PrintedC(text, tuple(self.segments), self.slots, self.nanoseconds, *counts)
 
     def body(self) -> list[str]:
         """Returns the lines of the kernels and of the functions that call them."""
@@ -157,6 +160,7 @@ class _ProgramPrinter:
                 count = len(self.calls)
                 self.segments.append(f"{self.stem}_{count}")
                 self.calls.append([])
+            self.count += type(step) is Kernel
             if type(step) is Kernel and k in self.alike:
                 lines += self._shared(step, *self.alike[k])
             elif type(step) is Kernel:
@@ -216,7 +220,9 @@ class _ProgramPrinter:
     ) -> list[str]:
         """Returns the text of a kernel, and adds its call, unless several steps share it."""
         if 0 in kernel.extents[: kernel.space] or not kernel.body:
+            self.count -= 1
             return []
+        self.different += 1
         facts = self._facts(kernel)
         printer = KernelPrinter(kernel, self.kinds, facts, self.library)
         body = printer.text()

@@ -19,6 +19,10 @@ class PrintedC:
     """The buffer of each slot: inputs, outputs, constants. One more slot points to the arena."""
     nanoseconds: float
     """The estimated time on one thread."""
+    kernels: int = 0
+    """The number of kernels."""
+    different: int = 0
+    """The number of kernels of the text: those that are alike count once (REG-2)."""
 
 
 @attrs.frozen

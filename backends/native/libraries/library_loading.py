@@ -5,6 +5,7 @@ Spec: `specs/cpu_toolchain.md`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from aotlite.backends.native.cache import artifact_cache
@@ -31,18 +32,19 @@ def load_c(
     sanitize: str = "",
     libraries: bool = True,
     time_limit: float = TIME_LIMIT,
+    facts: Mapping[str, object] | None = None,
 ) -> SharedLibrary:
     """Returns the loaded library of a C11 text, compiled if no cache has it.
 
     Arguments and errors are those of `compile_c`. A library linked without `libraries` is unloaded
-    when nothing refers to it or its functions any more.
+    when nothing refers to it or its functions any more. `facts` are logged, too.
     """
     key = key_of_c(text, contract=contract, sanitize=sanitize, libraries=libraries)
     compiled = partial(compile_c, contract=contract, sanitize=sanitize, libraries=libraries)
 
     def make() -> SharedLibrary:
         memory_mappings.make_room()
-        with timed("kernel", name=name, language="C", characters=len(text)):
+        with timed("kernel", name=name, language="C", characters=len(text), **(facts or {})):
             library = first_that_loads()
         if libraries:
             _staying.append(library)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import re
+from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 import pytest
 
+import aotlite as al
 from aotlite.backends.cpu.emit.c_program import print_program
 from aotlite.backends.cpu.emit.calls import shared_steps
 from aotlite.backends.loops.passes.pass_order import improved
@@ -23,8 +26,10 @@ from aotlite.backends.loops.program import (
     Store,
 )
 from aotlite.backends.loops.templates.kernel_template import instance_of, renamed
+from aotlite.ir import logs
 from aotlite.ir.dtypes import float32
 from aotlite.ir.scalar.expression import Affine, load
+from aotlite.pipeline.logs import loggers
 from tests.backends.cpu.helpers.printing import Compiled, interpreted, outputs_of, same_bits
 from tests.backends.loops.helpers.drawn_programs import drawn
 from tests.backends.loops.helpers.repeated_programs import repeated
@@ -125,3 +130,31 @@ def test_a_template_is_the_kernel_up_to_its_buffers() -> None:
     ]
     assert templates[0] == templates[1] and templates[2] == templates[3]
     assert 4 == len(set(templates))
+
+
+def test_the_log_says_how_many_kernels_are_different(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The same when the text comes from the cache of graphs."""
+    monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path))
+    heard: list[logs.LogEvent] = []
+
+    def layers(x: al.Tensor, weights: list[al.Tensor]) -> al.Tensor:
+        for weight in weights:
+            x = (x @ weight).relu()
+        return x.exp()
+
+    logs.listen(heard.append)
+    try:
+        for _ in range(2):
+            gc.collect()  # the library is unloaded, and found in the cache again
+            al.compile(layers, backend="cpu")(al.ones(8, 8), [al.ones(8, 8)] * 4)
+    finally:
+        logs.stop(heard.append)
+    found = [
+        each.facts for each in heard if each.name == "kernel" and each.facts["name"] == "layers"
+    ]
+    assert [(4, 2)] * 2 == [(each["kernels"], each["different"]) for each in found]
+    last = next(each for each in heard[::-1] if each.facts.get("name") == "layers")
+    (said,) = [say() for _, _, say in loggers._lines(last)]
+    assert said.startswith("kernels of layers, 2 different ones of 4, ")
