@@ -218,9 +218,8 @@ def compile(fn: Callable[..., object] | None = None, **options: Any) -> Any:
     Partition), `verify` (False, True: every stage's graph is also run and compared), `passes`
     (functions Graph -> Graph), `stages` (replaces a stage by name), `dump` (a folder for one file a
     stage), `dynamic` (None: changing sizes are symbols; True: all; False: none), `dynamic_shapes`
-    (a `Dim` by dimension, by parameter), `freezing` (True: as `freeze`), `recompile_limit` (32:
-    beyond it calls run eagerly, or raise by an option); `aotlite.pipeline.options` has the others.
-    Usable as a decorator.
+    (a `Dim` by dimension, by parameter), `freezing` (True: as `freeze`), `recompile_limit` (32: all
+    further calls run eagerly); `aotlite.pipeline.options` has the others. Usable as a decorator.
 
     >>> import aotlite as al
     >>> @al.compile

@@ -26,6 +26,7 @@ from aotlite.eager.tracked_objects import substituting
 from aotlite.freezing.module_state import FixedPlace, ModuleState
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.nn.module import Module
+from aotlite.pipeline.arguments import dict_orders
 from aotlite.stages.records.guards.snapshots import PLAIN
 
 Function = Callable[..., Any]
@@ -38,6 +39,8 @@ class Structure:
     places: tuple[FixedPlace, ...]
     spec: Any
     """The containers of the fixed arguments."""
+    orders: Any
+    """The orders of the keys of dictionaries in these, which specs do not compare."""
     is_leaf: tuple[bool, ...]
     """Whether each fixed value is a leading argument; Modules and other objects are not."""
     others: tuple[object, ...] = attrs.field(eq=lambda others: tuple(map(id, others)))
@@ -55,8 +58,10 @@ class FrozenArguments:
         self.kwargs = dict(kwargs)
         self._structure: Structure | None = None
         self._state = ModuleState(())
-        flat = self._flattened()[0]
-        self._has_containers = len(flat) != len(args) + len(self.kwargs)
+        every: Any = [*args, *self.kwargs.values()]
+        flat: list[Any] = optree.tree_leaves(every, none_is_leaf=True)
+        is_same = [a is b for a, b in zip(every, flat, strict=False)]
+        self._has_containers = len(every) != len(flat) or not all(is_same)
         self._given: list[Any] = []
         """The fixed values that are leading arguments, where nobody can change them."""
 
@@ -84,7 +89,8 @@ class FrozenArguments:
         if [each for _, each in modules] != [each for _, each in self._state.modules]:
             self._state = ModuleState(modules)
         leaves = self._state.read()
-        found = Structure(self._state.places, spec, is_leaf, others)
+        orders = dict_orders(self._fixed) if self._has_containers else ()
+        found = Structure(self._state.places, spec, orders, is_leaf, others)
         if found != known:
             self._structure = known = found
         assert known is not None

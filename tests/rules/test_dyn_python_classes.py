@@ -48,7 +48,7 @@ def derived(n: Any) -> object:
 
 def looked_at(n: Any) -> object:
     return (
-        (int.__bases__, float.__bases__, int.mro(), dir(int) == dir(3 .__class__), dir(float)),
+        (int.__bases__, float.__bases__, int.mro(), dir(int) == dir((3).__class__), dir(float)),
         (hasattr(int, "of"), hasattr(float, "dtype"), hasattr(int, "__dict__"), vars(int).keys()),
         (int.__new__(int, 5), float.__new__(float, 2), int.__add__(1, 2)),
         (repr(int), str(float), int.__name__, int.__qualname__, int.__module__, hash(int)),

@@ -127,9 +127,7 @@ def test_no_kernel_is_compiled_for_a_further_size() -> None:
 
 @pytest.mark.rules("SIZ-14", "SIZ-21")
 def test_a_text_for_a_gpu_takes_the_bits_of_a_double() -> None:
-    compiled = al.compile(
-        lambda x: x.exp() * (x.shape[0] / 3), dynamic=True, backend="reference"
-    )
+    compiled = al.compile(lambda x: x.exp() * (x.shape[0] / 3), dynamic=True, backend="reference")
     compiled(made(8, 20))
     graph = compiled.forward_graph
     table = table_in([node.meta for node in graph.nodes])

@@ -233,15 +233,142 @@ def test_a_write_in_inference_mode_is_noticed():
         assert (numbers(2) * w.exp()).tolist() == frozen(numbers(2)).tolist()
 
 
+ARRAYS = {
+    "numpy()": lambda w: w.numpy(),
+    "array": lambda w: w.array,
+    "numpy.asarray": np.asarray,
+    "a view's": lambda w: w[:1].numpy(),
+    "DLPack": lambda w: al.from_dlpack(w).numpy(),
+}
+
+
 @pytest.mark.rules("FRZ-6")
-def test_a_write_through_dlpack_is_noticed():
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("is_earlier", [True, False])
+def test_a_write_by_numpy_is_noticed(name, is_earlier):
     w = numbers(2) * 0
-    array = np.from_dlpack(w)
+    array = ARRAYS[name](w) if is_earlier else None
     frozen = freeze(lambda w, x: x * w.exp(), w)
     assert [1.0, 2.0] == frozen(numbers(2)).tolist()
-    al.from_numpy(array) if array.flags.writeable else None
-    w.hidden_alias().add_(1.0)
-    assert (numbers(2) * w.exp()).tolist() == frozen(numbers(2)).tolist()
+    array = ARRAYS[name](w) if array is None else array
+    for number in (1.0, 2.0):
+        array[0] = number
+        assert number == w[0].item()
+        assert (numbers(2) * w.exp()).tolist() == frozen(numbers(2)).tolist()
+        assert 1 == frozen.refolded
+
+
+WRITERS = {
+    "a compiled write": lambda w: al.compile(lambda w: w.add_(1.0), backend="reference")(w),
+    "a compiled write of a hidden alias": lambda w: al.compile(
+        lambda w: w.hidden_alias().add_(1.0), backend="reference"
+    )(w),
+    "out=": lambda w: al.add(w.clone(), 1.0, out=w),
+    "an optimizer": lambda w: _step(w),
+    "resize_": lambda w: w.resize_(3).resize_(2).fill_(2.0),
+    "detach": lambda w: w.detach().fill_(2.0),
+}
+
+
+def _step(w: al.Tensor) -> None:
+    w.requires_grad_()
+    with al.enable_grad():
+        (w * 2.0).sum().backward()
+    al.optim.SGD([w], lr=0.5).step()
+    w.requires_grad_(False)
+
+
+@pytest.mark.rules("FRZ-6")
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_write_by_other_code_is_noticed(name):
+    w = numbers(2) * 0
+    frozen = freeze(lambda w, x: x * w.exp(), w)
+    with al.no_grad():
+        for _ in range(3):
+            assert (numbers(2) * w.exp()).tolist() == frozen(numbers(2)).tolist()
+            before = w.tolist()
+            WRITERS[name](w)
+            assert (numbers(2) * w.exp()).tolist() == frozen(numbers(2)).tolist()
+            assert (before != w.tolist()) == frozen.refolded
+
+
+@pytest.mark.rules("FRZ-6")
+def test_state_that_moves_in_a_module_is_noticed():
+    class Optional(nn.Module):
+        scale: nn.Parameter | nn.Buffer | None
+
+        def __init__(self) -> None:
+            self.scale = None
+            self.below = nn.ModuleList([Scaled()])
+
+        def forward(self, x: al.Tensor) -> al.Tensor:
+            y = x * 2 if self.scale is None else x * self.scale.exp()
+            return self.below[0](y)
+
+    module = Optional()
+    frozen = freeze(module)
+
+    def same() -> bool:
+        x = numbers(2, 3)
+        return bool(module(x).tolist() == frozen(x).tolist())
+
+    assert same()
+    module.scale = nn.Parameter(numbers(1) * 0, requires_grad=False)
+    assert same()
+    module.scale = None
+    assert same()
+    module.register_buffer("scale", numbers(1))
+    assert same()
+    module.below[0].weight = nn.Parameter(numbers(3, 2) / 3, requires_grad=False)
+    assert same()
+    first = module.below[0]
+    module.below.append(Scaled(0.5))
+    assert same()
+    del module.scale
+    module.scale = None
+    assert same()
+    first.scale = nn.Buffer(numbers(2) / 5)
+    assert same()
+
+
+@pytest.mark.rules("FRZ-6")
+def test_an_object_that_is_replaced_in_a_fixed_list_is_noticed():
+    functions: list[Any] = [nn.ReLU()]
+    frozen = freeze(lambda functions, w, x: functions[0](w) * x, functions, numbers(2) - 2)
+    assert [0.0, 0.0] == frozen(numbers(2)).tolist()
+    functions[0] = nn.Tanh()
+    assert (al.tanh(numbers(2) - 2) * numbers(2)).tolist() == frozen(numbers(2)).tolist()
+
+
+@pytest.mark.rules("FRZ-1", "FRZ-6")
+def test_the_order_of_keys_in_a_fixed_dictionary_is_noticed():
+    def f(weights, x):
+        first, second = weights.values()
+        return (x * first.exp()) / second.exp()
+
+    weights = {"b": numbers(2), "a": numbers(2) * 0}
+    frozen = freeze(f, weights)
+    assert f(weights, numbers(2)).tolist() == frozen(numbers(2)).tolist()
+    weights["b"] = weights.pop("b")
+    assert ["a", "b"] == [*weights]
+    assert f(weights, numbers(2)).tolist() == frozen(numbers(2)).tolist()
+
+
+@pytest.mark.rules("FRZ-1", "FRZ-6")
+def test_a_parameter_that_is_a_wrapper_is_no_frozen_value():
+    class Paired(nn.Module):
+        def __init__(self) -> None:
+            self.pair = nn.Parameter(TwoTensor(numbers(2), numbers(2) * 2), requires_grad=False)
+
+        def forward(self, x: al.Tensor) -> al.Tensor:
+            return (self.pair.exp() * x).b
+
+    module = Paired()
+    frozen = freeze(module)
+    for _ in range(2):
+        assert module(numbers(2)).tolist() == frozen(numbers(2)).tolist()
+        module.pair.b.add_(0.5)
+    assert "wrapper subclass" in frozen.report().not_folded["pair"]
 
 
 @pytest.mark.rules("FRZ-6")

@@ -268,6 +268,7 @@ class Tensor(HostValues):
     def array(self) -> Any:
         """The array library's array over this tensor's memory. Raises under a capture."""
         forbid_capture(self, "array", "keep the computation in tensors, or return the tensor")
+        self.storage.export()
         return self._data
 
     @property
