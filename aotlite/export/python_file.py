@@ -16,6 +16,7 @@ import numpy as np
 from aotlite.eager.base.tensor import Tensor
 from aotlite.export.signature import GraphSignature
 from aotlite.ir.arrays import host_array
+from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.node_text import identifier
 from aotlite.ir.graph.role import Gradient, Output
@@ -25,6 +26,7 @@ from aotlite.python_export.file_parts import FileParts
 from aotlite.python_export.graph_text import FunctionText, Leaving
 from aotlite.python_export.kernels.argument_text import literal
 from aotlite.python_export.program_facts import leaf_texts, parameters_in
+from aotlite.python_export.symbolic_sizes import symbols_in
 
 
 def to_python(
@@ -50,6 +52,15 @@ def to_python(
     >>> "def Twice(arg_0, *, state=None):" in text
     True
     """
+    symbols = sorted(symbols_in(graph))
+    if symbols:
+        raise noted(
+            UnsupportedError(
+                f"to_python: sizes of the exported graph are symbols, {', '.join(symbols)}, "
+                "expected numbers"
+            ),
+            "Export it without dynamic_shapes. (PYX-12)",
+        )
     writer = _ExportedText(graph, signature, FileParts(ml_dtypes=ml_dtypes))
     text = writer.text({name: host_array(each._data) for name, each in (state or {}).items()})
     save(text, path)

@@ -148,7 +148,9 @@ def _sizes(entry: CompiledEntry, call: GivenCall) -> SizeFacts:
             shapes[role] = entry.hidden[role.index].resolve(list(call.leaves)).shape
         elif names_among([node.meta]):
             raise _refused("arguments that overlap have symbols for sizes")
-    return size_facts(inputs, shapes, getattr(entry.guarded, "guards", ()))
+    graphs = [entry.partition.forward]
+    graphs += [] if entry.partition.backward is None else [entry.partition.backward]
+    return size_facts(graphs, shapes, getattr(entry.guarded, "guards", ()))
 
 
 def _about(function: Any, name: str) -> str:

@@ -15,13 +15,14 @@ from typing import Any
 import attrs
 
 from aotlite.ir.errors import UnsupportedError, noted
-from aotlite.ir.graph import Node
-from aotlite.ir.graph.symbolic.binding import Binding, bindings_of, names_among
+from aotlite.ir.graph import Graph
+from aotlite.ir.graph.symbolic.binding import Binding, bindings_of, computed_in, names_among
 from aotlite.ir.symbols.assumption import Assumption
 from aotlite.python_export.kernels.argument_text import literal
 
 _WORDS = frozenset("and or not min max abs".split())
 """The words of conditions that mean the same in Python."""
+_EQUAL = re.compile(r"(s\d+) == (s?\d+)")
 _FACTORS = (2, 3, 4, 5, 6, 7, 8)
 
 
@@ -49,17 +50,24 @@ class SizeFacts:
 NO_SIZES = SizeFacts()
 
 
+def symbols_in(graph: Graph) -> set[str]:
+    """The symbols that a graph reads, without those that it computes."""
+    read = names_among([(node.args, node.meta) for node in graph.nodes])
+    return read - {each.symbol for each in computed_in(graph)}
+
+
 def size_facts(
-    inputs: Sequence[Node], shapes: Mapping[Any, tuple[int, ...]], guards: Sequence[Assumption]
+    graphs: Sequence[Graph], shapes: Mapping[Any, tuple[int, ...]], guards: Sequence[Assumption]
 ) -> SizeFacts:
-    """The facts of a graph's inputs, for a call with these shapes by role.
+    """The facts of a forward and what follows it, for a call with these shapes by role.
 
     Raises UnsupportedError for symbols that no shape gives, and for conditions that are no Python.
     """
-    wanted = names_among([node.meta for node in inputs])
+    counted = {each.symbol for each in computed_in(graphs[0])}
+    wanted = {name for graph in graphs for name in symbols_in(graph)} - counted
     if not wanted and not guards:
-        return SizeFacts()
-    found = bindings_of(inputs, wanted)
+        return NO_SIZES
+    found = bindings_of(graphs[0].placeholders, wanted)
     if found.free:
         raise _refused(f"no shape of an argument gives {', '.join(found.free)}")
     values: dict[str, int] = {}
@@ -70,11 +78,29 @@ def size_facts(
         other = set(re.findall(r"[A-Za-z_]\w*", text)) - _WORDS - values.keys()
         if other:
             raise _refused(f"the condition {text!r} on sizes needs {', '.join(sorted(other))}")
-    larger = ({name: k * size for name, size in values.items()} for k in _FACTORS)
+    fixed = fixed_by(texts)
+    larger = ({n: size if n in fixed else k * size for n, size in values.items()} for k in _FACTORS)
     second = next((each for each in larger if all(g.holds(each) for g in guards)), None)
     if second is None:
         raise _refused("no multiple of the sizes of the call meets the conditions on sizes")
     return SizeFacts(found.given, texts, (values, second))
+
+
+def fixed_by(conditions: Sequence[str]) -> set[str]:
+    """The symbols that conditions fix to one size, by themselves or by a symbol that is fixed.
+
+    >>> sorted(fixed_by(["s0 == 4", "s1 == s0", "s2 >= 2"]))
+    ['s0', 's1']
+    """
+    pairs = [found.groups() for each in conditions if (found := _EQUAL.fullmatch(each))]
+    fixed: set[str] = set()
+    for _ in pairs:
+        for left, right in pairs:
+            if right.isdigit() or right in fixed:
+                fixed.add(left)
+            elif left in fixed:
+                fixed.add(right)
+    return fixed
 
 
 def _refused(what: str) -> Exception:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.export import aot_export_module, to_python
 from tests.python_export.comparison import module_of
 
 
@@ -76,3 +77,23 @@ def test_a_gradient_with_a_size_that_depends_on_values_is_refused() -> None:
     x = al.ones(3, requires_grad=True)
     with pytest.raises(al.UnsupportedError, match="a gradient has a size that depends on values"):
         al.compile(lambda x: x[x > 0].sum()).to_python(args=(x,))
+
+
+@pytest.mark.rules("PYX-12", "PYX-9")
+def test_a_number_that_is_a_symbol_is_refused() -> None:
+    compiled = al.compile(lambda x, n: x * n)
+    with pytest.raises(al.UnsupportedError, match="no shape of an argument gives s"):
+        compiled.to_python(args=(al.ones(3), 7), dynamic=True)
+    file = module_of(compiled.to_python(args=(al.ones(3), 7)))
+    assert file._lambda_(np.ones(3, np.float32), 7).tolist() == [7.0] * 3
+
+
+@pytest.mark.rules("PYX-12", "PYX-11")
+def test_an_exported_graph_with_symbols_is_refused() -> None:
+    class Twice(al.nn.Module):
+        def forward(self, x: al.Tensor) -> tuple[al.Tensor]:
+            return (x * 2,)
+
+    exported = aot_export_module(Twice(), (al.ones(3),), dynamic_shapes=({0: al.Dim("n")},))
+    with pytest.raises(al.UnsupportedError, match="sizes of the exported graph are symbols, s0"):
+        to_python(*exported)
