@@ -89,12 +89,22 @@ def rewritten(data: bytes, rng: random.Random) -> bytes:
 
 
 def fate(each: Saved, data: bytes) -> str:
-    """What becomes of a changed file: refused, or loaded; then it is called, and may raise."""
+    """What becomes of a changed file: refused, or loaded; a program that is another one is called,
+    and may raise errors of aotlite."""
     try:
         loaded = each.loaded(data)
     except FormatError:
         return "refused"
-    return "the same" if packed(loaded.records, loaded.state) == each.data else "another program"
+    if packed(loaded.records, loaded.state) == each.data:
+        return "the same"
+    call = each.drawn.calls[each.number]
+    _, args = setup_of(LIBRARY, call)
+    with nullcontext() if call.grad else LIBRARY.no_grad():
+        try:
+            loaded(*args)
+        except AotliteError:
+            return "another program, which refuses the call"
+    return "another program"
 
 
 def main(count: int, changes: int, seed: int) -> Counter[str]:

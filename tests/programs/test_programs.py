@@ -269,3 +269,23 @@ def test_what_no_program_holds_is_refused_with_advice(
     with pytest.raises((ExportError, UnsupportedError, ArgumentError)) as caught:
         make()
     assert words in str(caught.value)
+
+
+@pytest.mark.rules("PRG-2", "PRG-4")
+def test_symbols_serve_all_sizes_with_results_and_gradients_of_compile() -> None:
+    def function(x: Any, n: int) -> Any:
+        rows = x.reshape(-1, 2)
+        return (rows * n).exp().sum(0), rows[1:], n + x.shape[0]
+
+    shapes = {"x": {0: al.Dim("rows")}, "n": True}
+    x = al.ones(3, 4, requires_grad=True)
+    made = through_a_file(program(function, x, 2, dynamic_shapes=shapes))
+    for count, n in ((3, 2), (5, -1), (1, 7), (2, 0)):
+        mine, its = (al.rand(count, 4).requires_grad_() for _ in range(2))
+        with al.no_grad():
+            its.copy_(mine)
+        found, expected = made(mine, n), function(its, n)
+        for results in (found, expected):
+            results[0].sum().backward()
+        assert [plain(each) for each in expected] == [plain(each) for each in found]
+        assert plain(its.grad) == plain(mine.grad)

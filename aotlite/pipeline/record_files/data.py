@@ -166,7 +166,10 @@ def read_data(value: Any, given: Given, outside: Mapping[str, object]) -> Any:
         raise Unread(value, "data")
     ((tag, inside),) = value.items()
     if tag in _OF_READER:
-        return getattr(given, _OF_READER[tag])(value)
+        found = getattr(given, _OF_READER[tag])(value)
+        if tag == "ref" and type(found) not in RECORDS.values():
+            raise Unread(Said(f"a {type(found).__name__}"), "a record")
+        return found
     if tag == "outside":
         if type(inside) is not str or inside not in outside:
             raise Unread(inside, "the name of an object that the caller gives", ".outside")
