@@ -17,6 +17,7 @@ from aotlite.interchange import (
     xla_backend,
 )
 from aotlite.nn import functional as F
+from aotlite.programs import program
 from tests.rules.test_ich_ops import needs
 
 RUNTIMES = ("onnx", "stablehlo")
@@ -173,3 +174,25 @@ def test_a_compiled_function_has_derivatives_of_every_order_in_a_runtime(runtime
 
     found = third(al.compile(power, backend=BACKENDS[runtime]))
     assert third(power).tobytes() == found.tobytes()
+
+
+@pytest.mark.rules("ICH-8")
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_captured_program_leaves_with_the_places_of_its_state(runtime):
+    """So does a compiled function that has run: its graph is the same."""
+    needs(runtime)
+    layer = nn.Linear(2, 1)
+
+    def total(x):
+        return layer(x).sum()
+
+    x = al.tensor([[1.0, 2.0], [3.0, 4.0]])
+    captured, compiled = program(total, x), al.compile(total, backend="reference")
+    expected = compiled(x)
+    for source in (captured, compiled):
+        found = program_of(runtime, source)
+        named = {k: v.rpartition(".")[2] for k, v in found.convention["parameters"].items()}
+        assert {"weight", "bias"} == set(named.values())
+        arrays = {key: getattr(layer, name).detach().numpy() for key, name in named.items()}
+        got = found({"primals_0": x.numpy(), **arrays})["output_0"]
+        np.testing.assert_allclose(got, expected.item(), rtol=1e-5)

@@ -8,7 +8,7 @@ stands in the convention with its value. Spec: `specs/onnx.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
@@ -16,7 +16,7 @@ from aotlite.interchange.arrays.target import Value
 from aotlite.ir.arrays import Array
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.graph.role import RNG_INPUTS, RNG_OUTPUTS, MutatedInput, Role
+from aotlite.ir.graph.role import RNG_INPUTS, RNG_OUTPUTS, Hidden, MutatedInput, Role
 from aotlite.ir.ops.shape.copies import COPY_
 
 
@@ -34,7 +34,8 @@ class ProgramConvention:
     copies: tuple[str, ...]
     """The outputs behind the results: new values of inputs which the graph writes itself."""
     parameters: Mapping[str, str]
-    """Input -> the qualified name of a parameter or buffer, of an exported Module."""
+    """Input -> the qualified name of a parameter or buffer of an exported Module, or the place at
+    which a captured function found a tensor that is no argument."""
     gradients: Mapping[str, str]
     """Output -> the qualified name, or the input, whose gradient it is."""
 
@@ -66,6 +67,18 @@ def input_name(role: object) -> str:
     return str(role)
 
 
+class HasForward(Protocol):
+    """A compiled function that has run, or a captured program."""
+
+    @property
+    def forward_graph(self) -> Graph: ...
+
+
+def graph_of(source: Graph | HasForward) -> Graph:
+    """The graph itself, or the forward of what has one."""
+    return source if isinstance(source, Graph) else source.forward_graph
+
+
 def convention_of(graph: Graph, signature: Any = None) -> ProgramConvention:
     """The convention of a pure graph. `signature` is that of an exported Module.
 
@@ -86,10 +99,11 @@ def convention_of(graph: Graph, signature: Any = None) -> ProgramConvention:
     updates |= {f"updated_{name}": name for name in closing}
     inputs = tuple([input_name(node.role) for node in graph.placeholders])
     updates |= _states(graph)
-    named: dict[str, str] = {}
+    hidden = [n.role for n in graph.placeholders if isinstance(n.role, Hidden)]
+    named = {str(role): role.place for role in hidden if role.place}
     gradients: dict[str, str] = {}
     if signature is not None:
-        named = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+        named |= {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
         backward = signature.backward_signature
         if backward is not None:
             gradients = {**backward.gradients_to_parameters, **backward.gradients_to_user_inputs}

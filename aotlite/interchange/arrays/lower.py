@@ -80,7 +80,7 @@ def _lowered(graph: Graph, node: Node, t: ArrayTarget, values: dict[Node, Any]) 
 def _require_real(node: Node) -> None:
     results = node.meta if type(node.meta) is tuple else (node.meta,)
     metas = [*results, *[each.meta for each in node.inputs() if type(each.meta) is TensorMeta]]
-    if any(meta.dtype.is_complex for meta in metas) or complex in map(type, node.args):  # type: ignore[union-attr]
+    if any(meta.dtype.is_complex for meta in metas) or complex in map(type, node.args):
         raise NotPrinted("computes with complex numbers, which are not printed")
 
 

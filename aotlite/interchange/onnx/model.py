@@ -14,7 +14,13 @@ import json
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from aotlite.interchange.arrays.convention import ProgramConvention, convention_of, input_name
+from aotlite.interchange.arrays.convention import (
+    HasForward,
+    ProgramConvention,
+    convention_of,
+    graph_of,
+    input_name,
+)
 from aotlite.interchange.arrays.lower import expanded, lower
 from aotlite.interchange.arrays.target import Value
 from aotlite.interchange.onnx import kernels
@@ -32,13 +38,14 @@ IR_VERSION = 13
 
 
 def to_onnx(
-    graph: Graph,
+    source: Graph | HasForward,
     path: str | PathLike[str] | None = None,
     *,
     signature: object = None,
     opset: int = kernels.NEWEST,
 ) -> ModelProto:
-    """The ONNX model of a pure graph: of `aot_export_module`, or `entry.forward_graph`.
+    """The ONNX model of a pure graph: of `aot_export_module`, of a compiled function
+    that has run, or of a captured program.
 
     Inputs and outputs have the names of the graph's roles. Gradients, new values of inputs and the
     generator's state are outputs like others. The model's metadata say which output updates which
@@ -49,7 +56,7 @@ def to_onnx(
     >>> import aotlite as al
     >>> f = al.compile(lambda x, y: x @ y + 1.0, backend="reference")
     >>> _ = f(al.ones(2, 3), al.ones(3, 4))
-    >>> model = to_onnx(f.forward_graph)
+    >>> model = to_onnx(f)
     >>> [node.op_type for node in model.graph.node]
     ['MatMul', 'Add', 'Identity']
     """
@@ -58,6 +65,7 @@ def to_onnx(
         raise ArgumentError(
             f"to_onnx: opset is {opset}, expected {kernels.OLDEST} to {kernels.NEWEST}"
         )
+    graph = graph_of(source)
     convention = convention_of(graph, signature)
     printer, outputs = _printed(graph, convention, opset)
     nodes, initializers = printer.used()

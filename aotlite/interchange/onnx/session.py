@@ -124,7 +124,7 @@ def _ran(session: Any, inputs: Mapping[str, Array], names: list[str]) -> list[Ar
 
 
 _KINDS = {"bfloat16": 16, "float8_e4m3fn": 17, "float8_e5m2": 19}
-"""NumPy's name of an extension dtype -> `onnx.TensorProto.DataType`."""
+"""NumPy's name of an extension dtype -> the number of ONNX's type."""
 
 
 def _bound(binding: Any, output: Any) -> Array | None:

@@ -16,7 +16,12 @@ import json
 import re
 from typing import Any
 
-from aotlite.interchange.arrays.convention import ProgramConvention, convention_of
+from aotlite.interchange.arrays.convention import (
+    HasForward,
+    ProgramConvention,
+    convention_of,
+    graph_of,
+)
 from aotlite.interchange.arrays.lower import expanded, lower
 from aotlite.interchange.arrays.target import Value
 from aotlite.interchange.stablehlo.bindings import MlirBindings
@@ -27,8 +32,11 @@ MARK = "// aotlite: "
 """The beginning of the line that holds the convention, as JSON."""
 
 
-def to_stablehlo(graph: Graph, *, signature: object = None, locations: bool = False) -> str:
-    """A pure graph as StableHLO: of `aot_export_module`, or `entry.forward_graph`.
+def to_stablehlo(
+    source: Graph | HasForward, *, signature: object = None, locations: bool = False
+) -> str:
+    """A pure graph as StableHLO: of `aot_export_module`, of a compiled function that
+    has run, or of a captured program.
 
     The function `main` has the graph's inputs and outputs in order; behind them new values of
     inputs that the graph writes. MLIR's verifier has checked it. `locations`: the text has the
@@ -38,7 +46,7 @@ def to_stablehlo(graph: Graph, *, signature: object = None, locations: bool = Fa
     >>> import aotlite as al
     >>> f = al.compile(lambda x: x * 2.0, backend="reference")
     >>> _ = f(al.ones(3))
-    >>> print(*to_stablehlo(f.forward_graph).splitlines()[1:], sep="\\n")
+    >>> print(*to_stablehlo(f).splitlines()[1:], sep="\\n")
     module @_lambda_ {
       func.func public @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
         %cst = stablehlo.constant dense<2.000000e+00> : tensor<3xf32>
@@ -47,6 +55,7 @@ def to_stablehlo(graph: Graph, *, signature: object = None, locations: bool = Fa
       }
     }
     """
+    graph = graph_of(source)
     convention = convention_of(graph, signature)
     mlir = MlirBindings()
     with mlir.entered():
