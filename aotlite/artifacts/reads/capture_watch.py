@@ -35,6 +35,8 @@ class CaptureWatch:
 
     codes: list[CodeType] = attrs.field(factory=list)
     """The code of users that ran, and of packages that are neither Python's nor aotlite's."""
+    of_python: list[CodeType] = attrs.field(factory=list)
+    """The code of Python's library that ran on its behalf."""
     environment: dict[str, str | None] = attrs.field(factory=dict)
     """The environment variables that were read, with their values."""
     reasons: list[str] = attrs.field(factory=list)
@@ -77,24 +79,27 @@ class CaptureWatch:
     def _note(self, entries: list[Any], names_read: NamesRead) -> None:
         if names_read.writes_environment:
             self.reasons.append("the function writes environment variables")
+        if names_read.asks_modules:
+            self.reasons.append("a user's module is asked for an attribute by getattr or hasattr")
         if "random" in names_read.attributes:
             self.reasons.append(_DRAWS)
         called = {each.code: [c.code for c in each.calls or ()] for each in entries}
         self.codes = [c for c in called if isinstance(c, CodeType) and owner_of(c) in _CHECKED]
+        if any("__dict__" in code.co_names for code in self.codes):
+            self.reasons.append("the function asks an object for its __dict__")
         found: list[tuple[Any, CodeType]] = []
         for code in self.codes:
             self.reasons += _reasons_in(code)
             found += _reached(called, code, {each for each, _ in found})
         self.reasons += dict.fromkeys(_impure(found))
-        asked = {each for each, _ in found if isinstance(each, str)}
         inner = [each for each, _ in found if isinstance(each, CodeType)]
-        names = {name for code in [*self.codes, *inner] for name in names_in(code)}
+        self.of_python = inner
+        names = {name for code in self.codes for name in names_in(code)}
+        names |= {n for code in inner for n in names_in(code) if not n.startswith("__")}
         names |= {each for each in names_read.attributes if type(each) is str}
         self.environment = names_read.environment
         ours = {c for code in self.codes for c in called[code] if isinstance(c, CodeType)}
-        is_open = (
-            asked & _BY_TEXT or "__dict__" in names or any(map(_asks_for_all, [*inner, *ours]))
-        )
+        is_open = names & _BY_OBJECT or any(map(_asks_for_all, [*inner, *ours]))
         self.names = None if is_open or self.names is None else self.names | names
 
 
@@ -127,8 +132,7 @@ def _reached(
             if isinstance(each, str) or owner_of(each) is Owner.PYTHON:
                 known.add(each)
                 yield each, start
-                if not isinstance(each, str):
-                    waiting.append(each)
+                waiting.append(each)  # C functions call Python's, too: isinstance asks a class
 
 
 def _impure(found: list[tuple[Any, CodeType]]) -> Iterator[str]:
@@ -141,8 +145,8 @@ def _impure(found: list[tuple[Any, CodeType]]) -> Iterator[str]:
             yield f"{by.co_qualname} calls {each.co_qualname} of {each.co_filename}"
 
 
-_BY_TEXT = {f"<built-in method builtins.{name}>" for name in ("vars", "dir")}
-"""Functions that ask for an attribute by a name that no code need have."""
+_BY_OBJECT = {"__slots__", "attrgetter", "methodcaller"}
+"""Names by which code asks for attributes whose names it need not have."""
 _OF_ALL = frozenset(
     "parameters named_parameters buffers named_buffers children named_children modules "
     "named_modules state_dict load_state_dict apply zero_grad to train eval requires_grad_ "
@@ -169,10 +173,10 @@ _METHOD = re.compile(r"<(?:method|slot wrapper) '(\w+)' of '([\w.]+)' objects>")
 _PURE_BUILTINS = frozenset(
     "__build_class__ abs aiter all anext any ascii bin callable chr delattr divmod format getattr "
     "hasattr hex isinstance issubclass iter len max min next oct ord pow repr round setattr "
-    "sorted sum vars dir".split()
+    "sorted sum".split()
 )
 _PURE_MODULES = frozenset(
-    "math cmath _operator operator itertools _functools functools _collections collections _abc "
+    "math cmath _operator operator itertools _functools functools _collections collections "
     "_bisect bisect _heapq heapq _struct struct _json _sre unicodedata numpy numbers typing types "
     "dataclasses enum abc contextlib copy string re aotlite fractions statistics warnings".split()
 )
@@ -188,7 +192,7 @@ _PURE_TYPES = frozenset(
 )
 _PURE_PACKAGES = ("numpy", "collections", "itertools", "optree", "ml_dtypes")
 _PURE_FILES = frozenset(
-    "functools contextlib collections _collections_abc abc _py_abc enum dataclasses typing types "
+    "functools contextlib collections _collections_abc enum dataclasses typing types "
     "operator copy copyreg numbers fractions statistics string re textwrap json bisect heapq "
     "keyword reprlib warnings weakref _weakrefset codecs posixpath ntpath decimal".split()
 )

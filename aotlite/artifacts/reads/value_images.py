@@ -50,6 +50,11 @@ _COMPOUND = (Tensor, TrackedObject, list, tuple, dict)
 _CALLED = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 _ALWAYS_NAMED = ("forward", "backward", "vjp", "setup_context")
 """Methods that aotlite calls: no code of the user's names them."""
+_IN_FUNCTIONS = frozenset(
+    "__doc__ __defaults__ __kwdefaults__ __code__ __name__ __qualname__ __module__ __annotations__ "
+    "__closure__ __globals__ __dict__ __wrapped__".split()
+)
+"""Names by which code looks into a function that it does not call."""
 _NO_CODE = frozenset(("__module__", "__doc__", "__dict__", "__weakref__", "__annotations__"))
 _OPENED = {
     staticmethod: "__func__",
@@ -71,6 +76,8 @@ class Images:
         None for all."""
         self._ran = ran
         self._names = None if names is None else {*names, *_ALWAYS_NAMED}
+        is_open = self._names is None
+        self._looks_into_functions = is_open or not _IN_FUNCTIONS.isdisjoint(names or ())
         self._met: dict[int, int] = {}
         self._alive: list[object] = []
         self._left = MOST_VALUES
@@ -205,14 +212,19 @@ class Images:
 
     # --- code
     def _function(self, value: types.FunctionType, depth: int) -> str:
-        digest = digest_of(value.__code__)
-        ran = any(digest_of(each) in self._ran for each in nested(value.__code__))
-        if not ran:
-            return "a function"
-        self.covered.update(digest_of(each) for each in nested(value.__code__))
-        own = {name: each for name, each in vars(value).items() if name != "__wrapped__"}
+        own = {n: v for n, v in vars(value).items() if n != "__wrapped__" and self._asks_for(n)}
         held = f" with {self._contents(own, depth)}" if own else ""
-        return f"function {value.__module__}:{value.__qualname__} {digest}{held}"
+        codes = list(map(digest_of, nested(value.__code__)))
+        if not (self._looks_into_functions or any(each in self._ran for each in codes)):
+            return f"a function{held}"
+        self.covered.update(codes)
+        if self._looks_into_functions:
+            defaults = value.__defaults__, value.__kwdefaults__
+            held = f" {self._of(defaults, depth)}{held}"
+        return f"function {value.__module__}:{value.__qualname__} {codes[0]}{held}"
+
+    def _asks_for(self, name: str) -> bool:
+        return self._names is None or name in self._names
 
     def _builtin(self, value: types.BuiltinFunctionType, depth: int) -> str:
         owner = value.__self__

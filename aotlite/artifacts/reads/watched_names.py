@@ -11,13 +11,17 @@ from __future__ import annotations
 import builtins
 import functools
 import os
+import sys
+import types
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
 import attrs
 
+from aotlite.artifacts.reads.code_owners import Owner, owner_of
 from aotlite.ir.forks import Blocks
+from aotlite.stages.s1_capture.environment.access_search import is_users
 
 WHOLE = ""
 """The name of the read of all variables; no variable has it."""
@@ -32,6 +36,8 @@ class NamesRead:
     attributes: set[str] = attrs.field(factory=set)
     """Names of attributes that `getattr` and `hasattr` were asked for."""
     writes_environment: bool = False
+    asks_modules: bool = False
+    """Whether a user's module was asked for a name that no access path may have."""
 
 
 _active: list[NamesRead] = []
@@ -97,17 +103,24 @@ def _whole(data: Any) -> str:
     return repr(sorted([(os.fsdecode(k), os.fsdecode(v)) for k, v in data.items()]))
 
 
+def _note(args: tuple[Any, ...]) -> None:
+    if len(args) < 2 or owner_of(sys._getframe(2).f_code) is Owner.OURS:
+        return
+    of_module = isinstance(args[0], types.ModuleType) and is_users(args[0])
+    for each in _active:
+        each.attributes.add(args[1])
+        each.asks_modules |= of_module
+
+
 @functools.wraps(_getattr)
 def _noting_getattr(*args: Any) -> Any:
-    for each in _active if len(args) > 1 else ():
-        each.attributes.add(args[1])
+    _note(args)
     return _getattr(*args)
 
 
 @functools.wraps(_hasattr)
 def _noting_hasattr(*args: Any) -> bool:
-    for each in _active if len(args) > 1 else ():
-        each.attributes.add(args[1])
+    _note(args)
     return _hasattr(*args)
 
 
@@ -130,6 +143,7 @@ _WATCHED = Blocks(_begin, _end)
 def watched_names() -> Iterator[NamesRead]:
     """A block in which reads by name are noted. Other threads that capture note them, too."""
     found = NamesRead()
+    owner_of(_note.__code__)  # asks the system for folders, once
     with _WATCHED.entered():
         _active.append(found)
         try:
