@@ -430,6 +430,21 @@ def test_entries_for_other_sizes_share_folded_values(backend):
 
 
 @pytest.mark.rules("FRZ-7")
+def test_the_artifact_cache_keeps_no_frozen_function(monkeypatch, tmp_path):
+    monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path))
+
+    def f(w, x):
+        return x * w.exp()
+
+    for number in (0.0, 1.0):
+        w = al.full((2,), number, dtype=al.float64)
+        found = freeze(f, w, artifact_cache=True)(numbers(2))
+        assert f(w, numbers(2)).tolist() == found.tolist()
+    with pytest.raises(al.UnsupportedError, match="cannot be kept in the artifact cache"):
+        freeze(f, w, artifact_cache=True, strict_cache=True)(numbers(2))
+
+
+@pytest.mark.rules("FRZ-7")
 def test_numbers_with_other_bits_are_other_content():
     w = al.zeros(1)
     frozen = freeze(lambda w, x: x / w.neg(), w)
