@@ -155,7 +155,10 @@ def outcome(program: Program, *, cached: bool) -> Outcome:
             except Exception as caught:  # the class and text of any error are compared
                 return Outcome(f"{type(caught).__name__}: {caught}", (), ())
         if loss.requires_grad:
-            loss.backward()
+            try:
+                loss.backward()
+            except al.AotliteError as caught:  # a saved value that the program wrote
+                error = f"{type(caught).__name__}: {caught}"
         found = [loss, other, x, y, x.grad, *[p.grad for p in model.parameters()]]
         (entry,) = compiled.entries
         backward = entry.partition.backward
