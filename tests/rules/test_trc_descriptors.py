@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -186,8 +187,46 @@ def test_descriptors_of_drawn_programs_on_wrappers(kind: str) -> None:
     assert sum(isinstance(each, SubclassPart) for each in seen) > 10
 
 
-def read_in_drawn(seed: int, make: Callable[..., Any]) -> list[AnyDescriptor]:
-    """The descriptors that are read in a drawn program, with arguments that `make` makes."""
+TOKENS: dict[str, Callable[..., Any]] = {
+    "symbols": lambda program, sizes: program.arguments(sizes),
+    "overlap": partial(view_size_programs.arguments, "overlap", "none"),
+    "two": partial(wrapper_size_programs.arguments, wrapper_size_programs.KINDS["two"]),
+    "masked": partial(wrapper_size_programs.arguments, wrapper_size_programs.KINDS["masked"]),
+}
+
+
+@pytest.mark.rules("TRC-8", "TOK-2")
+@pytest.mark.parametrize("kind", TOKENS)
+def test_descriptors_of_drawn_programs_with_tokens(kind: str) -> None:
+    """Tokens stand in front, one for each type of effect, and no caller has them: the others are
+    read as they are without effects."""
+    seen: list[AnyDescriptor] = []
+    tokens: list[list[AnyDescriptor]] = []
+    for seed in range(8):
+        found: list[tuple[Names, Graph]] = []
+        seen += read_in_drawn(seed, TOKENS[kind], effects=True, graphs=found)
+        for names, graph in found:
+            described = names.of_graph(graph)
+            takes = [each for each in described.inputs if isinstance(each, TokenInput)]
+            gives = [each for each in described.outputs if isinstance(each, TokenOutput)]
+            assert [each.effect for each in takes] == [each.effect for each in gives]
+            assert len(takes) == 2 == len({each.effect for each in takes})
+            assert list(described.inputs[:2]) == takes and list(described.outputs[:2]) == gives
+            with pytest.raises(al.ArgumentError):
+                read(names, takes[0], Moment((), {}))
+            tokens.append([*takes])
+    assert len(tokens) > 3 and len(seen) > 30
+
+
+def read_in_drawn(
+    seed: int,
+    make: Callable[..., Any],
+    *,
+    effects: bool = False,
+    graphs: list[tuple[Names, Graph]] | None = None,
+) -> list[AnyDescriptor]:
+    """The descriptors that are read in a drawn program, with arguments that `make` makes; with
+    `effects` the program prints and calls back, and its joint graph takes tokens."""
     program = draw(seed)
     sizes = {name: TRIED[name] for name in program.symbols}
     again = partial(make, program, sizes)
@@ -196,14 +235,26 @@ def read_in_drawn(seed: int, make: Callable[..., Any]) -> list[AnyDescriptor]:
     def function(*given: Any) -> Any:
         with al.no_grad():
             given[0].mul_(2)
-        return body(*given)
+        if not effects:
+            return body(*given)
+        al.effects.print("started")
+        al.effects.callback(noted.append, al.ones(2))
+        made = body(*given)
+        al.effects.print("ended")
+        return made
 
+    noted: deque[Any] = deque(maxlen=1)
     try:
         function(*again())
     except (al.AotliteError, TypeError):  # what wrappers of a class refuse
         return []
+    made: dict[str, Any] = {}
+    how: Any = {"dynamic": seed % 2 == 1, "observer": made.__setitem__}
     try:
-        return check(function, tuple(again()), again=again, dynamic=seed % 2 == 1)[1]
+        names, seen = check(function, tuple(again()), again=again, **how)
+        if graphs is not None:
+            graphs.append((names, made["7 simplify"]))
+        return seen
     except (al.UnsupportedError, al.AliasError):
         return []
 
