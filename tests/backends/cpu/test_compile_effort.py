@@ -100,8 +100,8 @@ def test_chains_of_functions_have_little_code(tmp_path: Path) -> None:
         for count in (12, 100)
         for dynamic in (False, True)
     }
-    for count in (12, 100):
-        assert lines[count, True] <= 1.6 * lines[count, False]
+    for count in (12, 100):  # 1.57 to 1.61, by the processor for which gcc compiles
+        assert lines[count, True] <= 1.7 * lines[count, False]
     for dynamic in (False, True):
         assert lines[100, dynamic] - lines[12, dynamic] <= 88 * 40
 
