@@ -24,6 +24,7 @@ __all__ = [
     "ExportError",
     "ExportWarning",
     "FormatError",
+    "FreezeError",
     "GraphError",
     "GuardError",
     "IndexOutOfRangeError",

@@ -63,4 +63,4 @@ class AotliteEngine(Engine):
         return tensor.base
 
     def bytes_of(self, tensor: Any) -> bytes:
-        return tensor.array.tobytes()
+        return tensor._data.tobytes()
