@@ -16,8 +16,8 @@ from tests.house.sources import PRODUCT, tree
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("specs/**/*.md"), *ROOT.glob("docs/**/*.md")])
-ELSEWHERE = {"docs/nn.md"}
-"""Pages whose examples have a test of their own (tests/nn/test_docs.py)."""
+ELSEWHERE = {"docs/nn.md", "specs/artifacts.md"}
+"""Pages with tests of their own (tests/nn/test_docs.py, tests/artifacts/test_page.py)."""
 
 
 EXTRAS = {"onnx": ("onnx", "onnxruntime"), "stablehlo": ("jax",)}
