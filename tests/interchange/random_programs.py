@@ -33,11 +33,11 @@ def outcome_of(seed: int, runtime: str) -> Outcome:
 
 def _kind(found: Outcome) -> str:
     if found.found:
-        return "sign of zero" if all(map(_is_of_zero, found.found)) else "differ"
+        return "sign of zero" if all(map(is_of_zero, found.found)) else "differ"
     return "refused" if found.refused else "agree"
 
 
-def _is_of_zero(line: str) -> bool:
+def is_of_zero(line: str) -> bool:
     """Whether a difference is one of -0.0 and 0.0 (ICH-10, ONX-5)."""
     values, _, eager = line.rpartition(": ")[2].partition(", eager ")
     return values.replace("-0.0", "0.0") == eager.replace("-0.0", "0.0")

@@ -46,14 +46,15 @@ class Outcome:
     gradients: bool = False
 
 
-def outcome(program: Program, number: int = 0) -> Outcome:
-    """Compares one call of a program, run eagerly and by its file."""
+def outcome(program: Program, number: int = 0, tolerance: float = 0.0) -> Outcome:
+    """Compares one call of a program, eager and by its file: bits, or floats to `tolerance`."""
     library = engine("aotlite")
     call = program.calls[number]
     function = program.function_of(library)
 
     def fresh() -> list[Any]:
-        return list(setup_of(library, call)[1])
+        with al.enable_grad():  # a call without is made of arguments with histories
+            return list(setup_of(library, call)[1])
 
     with np.errstate(all="ignore"):
         try:
@@ -70,12 +71,12 @@ def outcome(program: Program, number: int = 0) -> Outcome:
     name = next(n for n in vars(module) if n.endswith("_with_backward")) if has_backward else ""
     entry = getattr(module, name or _entry_name(text))
     seen, rest = written_call(entry if has_backward else lambda *a: (entry(*a),), fresh())
-    done = Outcome("compared", why, found=differences(seen, its))
+    done = Outcome("compared", why, found=differences(seen, its, tolerance=tolerance))
     done.writes = "[...] = updated" in text
     done.aliases = "result_" in text
     if not done.found and rest:
         done.gradients = True
-        done.found = _gradient_differences(function, fresh, entry, results)
+        done.found = _gradient_differences(function, fresh, entry, results, tolerance)
     return done
 
 
@@ -98,7 +99,9 @@ def _entry_name(text: str) -> str:
     return re.findall(r"^def (\w+)\(", text, re.M)[-1]
 
 
-def _gradient_differences(function: Any, fresh: Any, entry: Any, results: Any) -> list[str]:
+def _gradient_differences(
+    function: Any, fresh: Any, entry: Any, results: Any, tolerance: float
+) -> list[str]:
     try:
         its = eager_gradients(function, fresh())
     except AotliteError:
@@ -117,9 +120,8 @@ def _gradient_differences(function: Any, fresh: Any, entry: Any, results: Any) -
         got = mine.get(_name_of(parameters, place))
         want = np.zeros(()) if gradient is None else gradient
         have = np.zeros(()) if got is None else got
-        if not np.array_equal(
-            have + np.zeros_like(want), want + np.zeros_like(have), equal_nan=True
-        ):
+        pair = have + np.zeros_like(want), want + np.zeros_like(have)
+        if not np.allclose(*pair, rtol=tolerance, atol=tolerance, equal_nan=True):
             found.append(f"gradient {place}: {have.tolist()}, expected {want.tolist()}")
     return found
 

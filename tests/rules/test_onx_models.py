@@ -1,4 +1,4 @@
-"""ONX-1 to ONX-6: opsets, dtypes without kernels, the convention, the sign of zero."""
+"""ONX-1 to ONX-7: opsets, dtypes without kernels, the convention, the sign of zero."""
 
 import json
 
@@ -62,6 +62,13 @@ def test_integers_keep_every_bit(dtype):
     for wanted, got in zip(expected, found, strict=True):
         assert wanted.dtype is got.dtype
         assert wanted.numpy().tobytes() == got.numpy().tobytes()
+
+
+@pytest.mark.rules("ONX-7")
+def test_one_element_repeated_to_none_is_none():
+    """Found by a drawn program: the gradient of the sum of no elements."""
+    expected, found = both(lambda x: -x.reshape(1).expand(0), al.ones(()))
+    assert expected.shape == found.shape == (0,)
 
 
 def arithmetic(x, y):

@@ -111,6 +111,8 @@ class ArrayTarget(ABC):
             return x
         if self._is_folded(shape, x):
             return self.constant(np.broadcast_to(_known(x), shape), x.dtype)
+        if 0 in shape:  # ONX-7
+            return self.constant(np.zeros(shape), x.dtype)
         return self.emit_broadcast(x, shape)
 
     def slice(

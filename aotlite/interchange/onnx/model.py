@@ -5,7 +5,7 @@
     output_0 = primals_0           output output_0, an Identity node
     copy_(primals_0, mul)          output updated_primals_0
 
-Names are those of the graph's roles. Spec: `specs/onnx.md`. Rules: ONX-1 to ONX-6.
+Names are those of the graph's roles. Spec: `specs/onnx.md`. Rules: ONX-1 to ONX-7.
 """
 
 from __future__ import annotations

@@ -1,0 +1,77 @@
+"""First and second derivatives of a function's results by the leaves behind its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import aotlite as al
+from aotlite.ir.errors import AotliteError
+from aotlite.testing.generate.bodies import LIBRARY
+from aotlite.testing.observe.exact_numbers import are_exact
+from aotlite.testing.observe.observe_call import asked, tensors_in
+
+Setup = Callable[[], tuple[list[Any], list[Any]]]
+"""A function that makes all values that exist before a call, and the arguments."""
+
+
+def derivatives(setup: Setup, body: Callable[..., Any]) -> list[np.ndarray | None] | None:
+    """d f / d leaves, then d |d f / d leaves|^2 / d leaves, for f the sum of squares of all results
+    with a history; None if there are no such results or leaves."""
+    values, args = setup()
+    leaves = [v for v in _once(values) if asked(v, "is_leaf") is True and v.requires_grad]
+    results = [r for r in _once(body(*args)) if r.requires_grad]
+    if not leaves or not results:
+        return None
+    value = sum([(each * each).sum() for each in results], al.zeros((), dtype=al.float64))
+    first = al.autograd.grad(value, leaves, create_graph=True, allow_unused=True)
+    squares = [(each * each).sum() for each in first if each is not None and each.requires_grad]
+    found = list(first)
+    if squares:
+        total = sum(squares, al.zeros((), dtype=al.float64))
+        found += al.autograd.grad(total, leaves, allow_unused=True)
+    return [None if each is None else each.detach().numpy().copy() for each in found]
+
+
+def _once(values: Sequence[Any]) -> list[Any]:
+    return list({id(value): value for value in tensors_in(LIBRARY, values)}.values())
+
+
+def derivative_differences(
+    setup: Setup, mine: Callable[..., Any], its: Callable[..., Any], tolerance: float = 1e-5
+) -> list[str] | None:
+    """How derivatives of `mine` differ from those of `its`; None if `its` has none, or raises.
+
+    Numbers are equal if those of `its` are exact, else to the tolerance, of the largest of them.
+    """
+    try:
+        expected = derivatives(setup, its)
+    except (AotliteError, RuntimeError):
+        return None
+    if expected is None:
+        return None
+    found = derivatives(setup, mine)
+    if found is None or [x is None for x in found] != [x is None for x in expected]:
+        return [f"derivatives are {found}, expected {expected}"]
+    pairs = [
+        (x, y) for x, y in zip(found, expected, strict=True) if x is not None and y is not None
+    ]
+    exact = are_exact([y for _, y in pairs])
+    return [
+        f"derivative {x.tolist()}, expected {y.tolist()}"
+        for x, y in pairs
+        if not (_equal(x, y) if exact else _near(x, y, tolerance))
+    ]
+
+
+def _equal(mine: np.ndarray, its: np.ndarray) -> bool:
+    return bool(np.array_equal(mine, its, equal_nan=True))
+
+
+def _near(mine: np.ndarray, its: np.ndarray, tolerance: float) -> bool:
+    if mine.shape != its.shape or mine.dtype != its.dtype:
+        return False
+    largest = np.abs(its[np.isfinite(its)]).max(initial=1.0)
+    return bool(np.allclose(mine, its, rtol=tolerance, atol=tolerance * largest, equal_nan=True))
