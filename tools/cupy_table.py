@@ -1,4 +1,4 @@
-"""Writes `aotlite/testing/cuda/cupy.json`: CuPy's names with their arguments.
+"""Writes `ir/arrays/cupy.json`: CuPy's names with their arguments.
 
 For a ufunc it has the loops and the dtypes of `at`, for another function the parameters. Needs
 CuPy, and no GPU. `python tools/cupy_table.py`.
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-TARGET = Path(__file__).parents[1] / "aotlite/testing/cuda/cupy.json"
+TARGET = Path(__file__).parents[1] / "ir/arrays/cupy.json"
 SUBMODULES = ("linalg",)
 
 

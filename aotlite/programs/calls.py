@@ -30,6 +30,7 @@ from aotlite.programs.archive import MAX_BYTES, read_file, write_file
 from aotlite.programs.capture import captured_program
 from aotlite.programs.entries import entry_of
 from aotlite.programs.files import packed, program_of
+from aotlite.programs.numpy_file import numpy_text
 from aotlite.programs.records import ProgramRecords
 from aotlite.programs.state import ProgramState
 from aotlite.stages.s10_runtime.guards.call_facts import ComparedCall
@@ -179,6 +180,20 @@ class ExportedProgram:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program to a file, which it replaces if it exists (PRG-5)."""
         write_file(path, packed(self.records, self.state))
+
+    def to_python(self, path: str | None = None, **options: bool) -> str:
+        """The program as one Python file that needs NumPy alone (PYX-13): its text, which is
+        written to `path`.
+
+        The options are those of `CompiledFunction.to_python`: `backward`, `state`, `ml_dtypes`.
+        Raises UnsupportedError for what NumPy cannot do.
+
+        >>> import aotlite as al
+        >>> double = al.export.program(lambda x: x * 2, al.ones(3))
+        >>> "_lambda_(x)" in double.to_python()
+        True
+        """
+        return numpy_text(self.records, self.state, path, **options)
 
     def __str__(self) -> str:
         return "\n".join(_described(self))

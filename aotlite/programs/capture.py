@@ -203,6 +203,7 @@ class _Taking:
             reached=reached,
             sources={} if table is None else dict(sizes.sources),  # type: ignore[union-attr]
             guards=() if table is None else tuple(table.log),
+            rooms={} if table is None else _rooms(sizes),
         )
         return Made(made, state)
 
@@ -388,6 +389,12 @@ def _with_symbols(call: ComparedCall, sizes: Any) -> ComparedCall:
     inputs = [attrs.evolve(x, meta=sizes.metas.get(x.role, x.meta)) for x in call.inputs]
     leaves = [sizes.numbers.get(k, leaf) for k, leaf in enumerate(call.leaves)]
     return attrs.evolve(call, inputs=tuple(inputs), leaves=tuple(leaves))
+
+
+def _rooms(sizes: Any) -> dict[str, Any]:
+    """The bounds that the user asked for, by name of a symbol."""
+    asked = {name: (each.least, each.most) for name, each in sizes.asked.items()}
+    return {name: room for name, room in asked.items() if room != (None, None)}
 
 
 def _refuse(what: str, advice: str) -> Any:

@@ -19,7 +19,13 @@ from aotlite.pipeline.order_records import OrderRecords
 from aotlite.pipeline.record_files import decoded, encoded
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.programs.archive import MAX_BYTES, Archive, unpacked
-from aotlite.programs.records import Arguments, ProgramRecords, sources_from, written_sources
+from aotlite.programs.records import (
+    Arguments,
+    ProgramRecords,
+    rooms_from,
+    sources_from,
+    written_sources,
+)
 from aotlite.programs.state import ProgramState, Slots, state_from, written_state
 from aotlite.stages.records.capture import Containers
 from aotlite.stages.s10_runtime.guards.call_facts import ComparedCall
@@ -39,9 +45,12 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
     "orders": tuple,
     "reached": tuple,
     "sources": dict,
+    "rooms": dict,
     "state": tuple,
 }
 """The parts of a program in a file, with their types."""
+_LATER: Final[Mapping[str, Any]] = {"rooms": {}}
+"""The parts that files of earlier releases do not have, and what stands for them."""
 
 
 def packed(of: ProgramRecords, state: ProgramState) -> bytes:
@@ -64,6 +73,7 @@ def packed(of: ProgramRecords, state: ProgramState) -> bytes:
         "orders": of.orders,
         "reached": of.reached,
         "sources": written_sources(of.sources),
+        **({"rooms": dict(of.rooms)} if of.rooms else {}),
         "state": tuple(rows),
     }
     outside = {"state": state.slots}
@@ -92,6 +102,8 @@ def program_of(data: bytes, max_bytes: int = MAX_BYTES) -> tuple[ProgramRecords,
 
 
 def _parts(root: Any) -> dict[str, Any]:
+    if type(root) is dict:
+        root = {**_LATER, **root}
     if type(root) is not dict or root.keys() != _KINDS.keys():
         raise Unread(Said("of other parts"), f"one of {', '.join(_KINDS)}", ".root")
     for name, kind in _KINDS.items():
@@ -117,6 +129,9 @@ def _records(root: dict[str, Any], guards: Any) -> ProgramRecords:
     sources = sources_from(root["sources"])
     if sources is None or any(each.argument >= len(names) for each in sources.values()):
         raise Unread(Said("other data"), "the places of symbols", ".sources")
+    rooms = rooms_from(root["rooms"], sources)
+    if rooms is None:
+        raise Unread(Said("other data"), "bounds of symbols", ".rooms")
     if not all(isinstance(each, ROLES) for each in root["reached"]):
         raise Unread(Said("other data"), "roles", ".reached")
     if root["order"] < 1:
@@ -134,6 +149,7 @@ def _records(root: dict[str, Any], guards: Any) -> ProgramRecords:
         reached=root["reached"],
         sources=sources,
         guards=guards,
+        rooms=rooms,
     )
 
 

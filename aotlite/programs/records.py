@@ -5,7 +5,7 @@ Spec: `specs/programs.md`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -13,6 +13,7 @@ import optree
 
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.symbols.assumption import Assumption
+from aotlite.ir.symbols.polynomial import Range
 from aotlite.pipeline.arguments import FlatArguments, dict_orders
 from aotlite.pipeline.order_records import OrderRecords
 from aotlite.pipeline.size_regions.records import StageRecords
@@ -95,6 +96,8 @@ class ProgramRecords:
     """Where a call finds the values of symbols, by name."""
     guards: Sequence[Assumption]
     """The conditions on symbols."""
+    rooms: Mapping[str, Range] = attrs.field(factory=dict)
+    """By name of a symbol the least and the most that the user asked for, where there are such."""
 
     def values(self, leaves: Sequence[object]) -> dict[str, int]:
         """The values of the symbols in a call. Raises ArgumentError where there is none."""
@@ -107,7 +110,46 @@ class ProgramRecords:
                 raise ArgumentError(
                     f"program: argument {what} has no {source}, expected one"
                 ) from error
+        for name, (least, most) in self.rooms.items():
+            size = found[name]
+            if (least is not None and size < least) or (most is not None and size > most):
+                raise ArgumentError(
+                    f"program: {self.words(self.sources[name])} is {size}, expected "
+                    f"{room_words(least, most)}"
+                )
         return found
+
+    def words(self, source: Source) -> str:
+        """A source with the name of its argument: `size 0 of x`."""
+        return str(source).replace(
+            f"argument {source.argument}", self.arguments.names[source.argument]
+        )
+
+
+def room_words(least: int | None, most: int | None) -> str:
+    """`7 to 40`, `at least 7`, `at most 40`.
+
+    >>> room_words(7, None)
+    'at least 7'
+    """
+    if least is not None and most is not None:
+        return f"{least} to {most}"
+    return f"at most {most}" if least is None else f"at least {least}"
+
+
+def rooms_from(data: object, sources: Mapping[str, Source]) -> dict[str, Range] | None:
+    """The rooms of data; None for other data."""
+    if type(data) is not dict or not data.keys() <= sources.keys():
+        return None
+    for each in data.values():
+        match each:
+            case ((None | int()) as least, (None | int()) as most) if bool not in map(
+                type, (least, most)
+            ):
+                continue
+            case _:
+                return None
+    return data
 
 
 def written_sources(sources: dict[str, Source]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import numpy as np
@@ -26,7 +26,8 @@ from aotlite.ir.graph.symbolic.binding import names_among
 from aotlite.pipeline.request import CompiledEntry
 from aotlite.python_export.kernels.argument_text import literal
 from aotlite.python_export.symbolic_sizes import NO_SIZES, SizeFacts, size_facts
-from aotlite.stages.records.capture import NumpyResult
+from aotlite.stages.records.backward.partition import Partition
+from aotlite.stages.records.capture import Containers, NumpyResult
 from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, take
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -97,6 +98,19 @@ def _refused(what: str, instead: str = "Leave it outside of the compiled functio
     return noted(UnsupportedError(text), f"{instead} (PYX-9)")
 
 
+class ProgramParts(Protocol):
+    """What stages 1 to 8 made, as an entry and a program have it."""
+
+    @property
+    def meta(self) -> FunctionMeta: ...
+    @property
+    def convention(self) -> Convention | None: ...
+    @property
+    def partition(self) -> Partition: ...
+    @property
+    def containers(self) -> Containers: ...
+
+
 # --------------------------------------------------------------------------------- from an entry
 @attrs.frozen(eq=False)
 class GivenCall:
@@ -115,24 +129,44 @@ def program_of(
 ) -> PythonProgram:
     """The facts of an entry. Raises UnsupportedError for what no file can hold (PYX-9)."""
     check_writable(entry)
-    assert entry.convention is not None and entry.containers.spec is not None
     texts = leaf_texts(function, call.spec)
-    arguments = tuple(_arguments(entry, call, texts))
     state = [_state_array(Hidden(i), way, call, texts) for i, way in entry.hidden.items()]
+    return facts_of(
+        entry,
+        identifier(name),
+        _about(function, name),
+        _arguments(call, texts),
+        state,
+        generator,
+        _sizes(entry, call),
+    )
+
+
+def facts_of(
+    parts: ProgramParts,
+    name: str,
+    about: str,
+    arguments: Sequence[PythonArgument],
+    state: Sequence[StateArray],
+    generator: tuple[int, int],
+    sizes: SizeFacts,
+) -> PythonProgram:
+    """The facts of what stages 1 to 8 made, with what its file calls arguments and state."""
+    assert parts.convention is not None and parts.containers.spec is not None
     return PythonProgram(
-        name=identifier(name),
-        about=_about(function, name),
+        name=name,
+        about=about,
         parameters=parameters_in([each.text for each in arguments]),
-        arguments=arguments,
+        arguments=tuple(arguments),
         state=tuple(state),
-        forward=entry.partition.forward,
-        backward=entry.partition.backward,
-        meta=entry.meta,
-        convention=entry.convention,
-        spec=entry.containers.spec,
-        numpy_results=entry.containers.numpy_results,
+        forward=parts.partition.forward,
+        backward=parts.partition.backward,
+        meta=parts.meta,
+        convention=parts.convention,
+        spec=parts.containers.spec,
+        numpy_results=parts.containers.numpy_results,
         generator=generator,
-        sizes=_sizes(entry, call),
+        sizes=sizes,
     )
 
 
@@ -148,9 +182,15 @@ def _sizes(entry: CompiledEntry, call: GivenCall) -> SizeFacts:
             shapes[role] = entry.hidden[role.index].resolve(list(call.leaves)).shape
         elif names_among([node.meta]):
             raise _refused("arguments that overlap have symbols for sizes")
-    graphs = [entry.partition.forward]
-    graphs += [] if entry.partition.backward is None else [entry.partition.backward]
-    return size_facts(graphs, shapes, getattr(entry.guarded, "guards", ()))
+    sizes = getattr(entry.guarded, "sizes", None)
+    rooms = {} if sizes is None else sizes.rooms
+    return size_facts(graphs_of(entry), shapes, getattr(entry.guarded, "guards", ()), rooms)
+
+
+def graphs_of(parts: ProgramParts) -> list[Graph]:
+    """The forward, and the backward if there is one."""
+    found = [parts.partition.forward]
+    return found + ([] if parts.partition.backward is None else [parts.partition.backward])
 
 
 def _about(function: Any, name: str) -> str:
@@ -195,7 +235,7 @@ def _parameter_names(function: Any) -> list[str]:
     return [each.name for each in found if each.kind in kinds]
 
 
-def _arguments(entry: CompiledEntry, call: GivenCall, texts: Sequence[str]) -> list[PythonArgument]:
+def _arguments(call: GivenCall, texts: Sequence[str]) -> list[PythonArgument]:
     found, first = [], dict[int, int]()
     for index, leaf in enumerate(call.leaves):
         if isinstance(leaf, Tensor):
@@ -236,7 +276,7 @@ def state_key(way: AccessPath, leaves: Sequence[Any], texts: Sequence[str]) -> s
 
 
 # ------------------------------------------------------------------------------------- refusals
-def check_writable(entry: CompiledEntry) -> None:
+def check_writable(entry: ProgramParts) -> None:
     """Raises UnsupportedError for a function of which a file would leave something out."""
     meta = entry.meta
     if meta.wrappers:

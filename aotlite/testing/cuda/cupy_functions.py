@@ -1,22 +1,21 @@
 """CuPy's functions on the emulated arrays, with CuPy's parameters.
 
-Names, parameters and the dtypes of elementwise functions are those of `cupy.json`, which
-`tools/cupy_table.py` makes from CuPy itself. Values are NumPy's.
+Names, parameters and the dtypes of elementwise functions are those of
+`cupy_table`, which was made from CuPy itself. Values are NumPy's.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from aotlite.ir.arrays.cupy_table import cupy_table
 from aotlite.testing.cuda import cupy_runtime
 from aotlite.testing.cuda.cupy_array import fresh, ndarray, unsigned
 from aotlite.testing.cuda.emulation_errors import EmulationError
@@ -37,14 +36,6 @@ _WITHOUT_BFLOAT16 = frozenset(
     """.split()
 )
 """Functions that raise for bfloat16: sorts, which Thrust does, and reductions to positions."""
-
-
-@cache
-def table() -> dict[str, Any]:
-    """CuPy's names: ufunc -> its loops; function -> its parameters."""
-    text = Path(__file__).with_name("cupy.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
 
 
 # ----------------------------------------------------------------------------------- arguments
@@ -354,14 +345,14 @@ def _where(condition: object, x: object = None, y: object = None) -> object:
 
 
 def _chosen(*operands: object) -> Any:
-    chosen = ufunc("where", np.where, table()["_where"]["types"], None)
+    chosen = ufunc("where", np.where, cupy_table()["_where"]["types"], None)
     return chosen(*operands)
 
 
 def _clip(a: object, a_min: object, a_max: object, out: object = None) -> object:
     if a_min is None or a_max is None:
         raise EmulationError("cupy.clip: a bound is None")
-    return ufunc("clip", _clipped, table()["_clip"]["types"], None)(a, a_min, a_max, out=out)
+    return ufunc("clip", _clipped, cupy_table()["_clip"]["types"], None)(a, a_min, a_max, out=out)
 
 
 _KINDS = """
@@ -377,7 +368,7 @@ class _Module(SimpleNamespace):
 def module() -> _Module:
     """A module like `cupy`."""
     made = _Module(ndarray=ndarray, ufunc=ufunc, cuda=cupy_runtime.CUDA, linalg=_Module())
-    for name, entry in table().items():
+    for name, entry in cupy_table().items():
         if name.startswith("linalg."):
             setattr(made.linalg, name[7:], _made(name, entry, np.linalg))
         elif hasattr(np, name):

@@ -1,0 +1,70 @@
+"""`numpy_text`: a program as one Python file that needs NumPy alone.
+
+What the file calls arguments and state are the names that the program has for them. Spec:
+`specs/to_python.md`, PYX-13.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from aotlite.eager.rng.generator import current
+from aotlite.ir.arrays import host_array
+from aotlite.ir.graph.node_text import identifier
+from aotlite.ir.graph.role import Hidden, Primal
+from aotlite.programs.records import ProgramRecords
+from aotlite.programs.state import ProgramState
+from aotlite.python_export import python_text, save
+from aotlite.python_export.program_facts import (
+    PythonArgument,
+    StateArray,
+    check_writable,
+    facts_of,
+    graphs_of,
+)
+from aotlite.python_export.symbolic_sizes import size_facts
+
+
+def numpy_text(
+    program: ProgramRecords, state: ProgramState, path: str | None, **options: bool
+) -> str:
+    """The text of the file, which is written to `path`; the options are those of `python_text`.
+
+    Raises UnsupportedError for what NumPy cannot do.
+    """
+    parts = program.records
+    check_writable(parts)
+    standing = current()
+    name = identifier(program.name)
+    facts = facts_of(
+        parts,
+        name,
+        f"The program `{name}`",
+        list(_arguments(program)),
+        list(_state(state)),
+        (standing.seed, standing.offset),
+        size_facts(graphs_of(parts), None, program.guards, program.rooms),
+    )
+    text = python_text(facts, **options)
+    save(text, path)
+    return text
+
+
+def _arguments(program: ProgramRecords) -> Iterator[PythonArgument]:
+    for place in program.arguments.places:
+        text = re.sub(r"^args\[(\d+)\]", r"arg_\1", program.arguments.names[place])
+        leaf = program.call.leaves[place]
+        if isinstance(leaf, Primal):
+            same = None if leaf.index == place else leaf.index
+            yield PythonArgument(text, place, same_as=same)
+        elif isinstance(leaf, (bool, int, float, complex)):
+            yield PythonArgument(text, place, leaf, is_number=True)
+
+
+def _state(state: ProgramState) -> Iterator[StateArray]:
+    for number, each in enumerate(state.entries):
+        values: np.ndarray = host_array(state.slots.tensors[number]._data).copy()
+        yield StateArray(Hidden(number), each.path, values)
