@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -377,6 +376,8 @@ def module() -> _Module:
         setattr(made, name, getattr(np, name))
     for kind in _KINDS.split():
         setattr(made, kind, getattr(np, kind))
+    made.dtype = np.dtype
+    made.lib = _Module(stride_tricks=_Module(as_strided=_as_strided))
     made.where = _where
     made.clip = _clip
     made.from_dlpack = _from_dlpack
@@ -386,6 +387,12 @@ def module() -> _Module:
     made.ascontiguousarray = _contiguous
     _add_operators(made)
     return made
+
+
+def _as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
+    """A view of the memory from the first element of x on."""
+    shape = x.shape if shape is None else shape
+    return ndarray(shape, x.dtype, x.data, x.strides if strides is None else strides)
 
 
 def _from_dlpack(array: Any, *, device: object = None, copy: object = None) -> object:
