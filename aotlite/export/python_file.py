@@ -20,7 +20,7 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.node_text import identifier
 from aotlite.ir.graph.role import Gradient, Output
-from aotlite.python_export import file_text, save
+from aotlite.python_export import check_array_module, file_text, save
 from aotlite.python_export.entry_text import containers
 from aotlite.python_export.file_parts import FileParts
 from aotlite.python_export.graph_text import FunctionText, Leaving
@@ -36,12 +36,13 @@ def to_python(
     *,
     state: Mapping[str, Tensor] | None = None,
     ml_dtypes: bool = False,
+    array_module: str = "numpy",
 ) -> str:
     """The text of a file that computes an exported graph; it is written to `path`.
 
     `state` are tensors by qualified name whose values the file holds, as `STATE`; without it the
-    caller of the file passes all of them. Raises UnsupportedError for what NumPy cannot do, such as
-    effects.
+    caller of the file passes all of them. `array_module` is that of `python_text`. Raises
+    UnsupportedError for what NumPy cannot do, such as effects.
 
     >>> import aotlite as al
     >>> from aotlite.export import aot_export_module
@@ -52,6 +53,7 @@ def to_python(
     >>> "def Twice(arg_0, *, state=None):" in text
     True
     """
+    check_array_module(array_module, ml_dtypes=ml_dtypes)
     symbols = sorted(symbols_in(graph))
     if symbols:
         raise noted(
@@ -61,7 +63,7 @@ def to_python(
             ),
             "Export it without dynamic_shapes. (PYX-12)",
         )
-    writer = _ExportedText(graph, signature, FileParts(ml_dtypes=ml_dtypes))
+    writer = _ExportedText(graph, signature, FileParts(ml_dtypes=ml_dtypes), array_module)
     text = writer.text({name: host_array(each._data) for name, each in (state or {}).items()})
     save(text, path)
     return text
@@ -70,8 +72,11 @@ def to_python(
 class _ExportedText:
     """Writes the file of one graph."""
 
-    def __init__(self, graph: Graph, signature: GraphSignature, parts: FileParts) -> None:
+    def __init__(
+        self, graph: Graph, signature: GraphSignature, parts: FileParts, array_module: str
+    ) -> None:
         self.graph, self.signature, self.parts = graph, signature, parts
+        self.array_module = array_module
         self.forward = FunctionText(graph, "forward", parts, laid_out=True)
         texts = leaf_texts(None, signature.in_spec)
         lifted = {*signature.lifted}
@@ -100,7 +105,9 @@ class _ExportedText:
         entry = [f"def {name}({given}):", *[f"    {line}" for line in (about, *self.lines)]]
         held = [f"{literal(key)}: {self.parts.array(v, '    ')}," for key, v in values.items()]
         described = f'"""The exported graph of `{name}`, as a function of NumPy arrays.'
-        return file_text(described, self.parts, [function, "\n".join(entry)], held)
+        return file_text(
+            described, self.parts, [function, "\n".join(entry)], held, self.array_module
+        )
 
     def _inputs(self) -> None:
         self.lines.append("state = STATE if state is None else state")

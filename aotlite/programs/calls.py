@@ -181,11 +181,12 @@ class ExportedProgram:
         """Writes the program to a file, which it replaces if it exists (PRG-5)."""
         write_file(path, packed(self.records, self.state))
 
-    def to_python(self, path: str | None = None, **options: bool) -> str:
+    def to_python(self, path: str | None = None, **options: Any) -> str:
         """The program as one Python file that needs NumPy alone (PYX-13): its text, which is
         written to `path`.
 
-        The options are those of `CompiledFunction.to_python`: `backward`, `state`, `ml_dtypes`.
+        The options are those of `CompiledFunction.to_python`: `backward`, `state`, `ml_dtypes`,
+        `array_module`.
         Raises UnsupportedError for what NumPy cannot do.
 
         >>> import aotlite as al

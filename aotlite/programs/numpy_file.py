@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from aotlite.python_export.symbolic_sizes import size_facts
 
 
 def numpy_text(
-    program: ProgramRecords, state: ProgramState, path: str | None, **options: bool
+    program: ProgramRecords, state: ProgramState, path: str | None, **options: Any
 ) -> str:
     """The text of the file, which is written to `path`; the options are those of `python_text`.
 

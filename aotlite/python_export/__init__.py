@@ -8,8 +8,9 @@
     program_facts    the facts of a program
     entry_text       arguments, state, writes and results
     pullback_text    cotangents and gradients
+    cupy_text        a file of NumPy as one of CuPy
 
-Spec: `specs/to_python.md`. Rules: PYX-1 to PYX-10.
+Spec: `specs/to_python.md`. Rules: PYX-1 to PYX-14.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import attrs
 
 from aotlite.backends.reference import REFERENCE
 from aotlite.eager.rng.generator import current
+from aotlite.ir.errors import ArgumentError
 from aotlite.ir.filesystem import atomic_files
 from aotlite.pipeline.arguments import FlatArguments, call_of
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import CompiledEntry
+from aotlite.python_export.cupy_text import cupy_text
 from aotlite.python_export.entry_text import EntryText
 from aotlite.python_export.file_parts import FileParts
 from aotlite.python_export.kernels.argument_text import literal
@@ -33,15 +36,24 @@ from aotlite.python_export.line_layout import laid_out
 from aotlite.python_export.program_facts import GivenCall, PythonProgram, program_of
 from aotlite.python_export.pullback_text import PullbackText
 
+ARRAY_MODULES = ("numpy", "cupy")
+
 
 def python_text(
-    program: PythonProgram, *, backward: bool = True, state: bool = True, ml_dtypes: bool = False
+    program: PythonProgram,
+    *,
+    backward: bool = True,
+    state: bool = True,
+    ml_dtypes: bool = False,
+    array_module: str = "numpy",
 ) -> str:
     """The text of the file. Raises UnsupportedError for what NumPy cannot do (PYX-9).
 
     `backward`: with the function that gives gradients, where there are any. `state`: with the
     values of what the function reaches outside. `ml_dtypes`: may import that package.
+    `array_module`: "numpy", or "cupy" for arrays of a GPU (PYX-14).
     """
+    check_array_module(array_module, ml_dtypes=ml_dtypes)
     parts = FileParts(ml_dtypes=ml_dtypes)
     entry = EntryText(program, parts)
     functions = [entry.forward_text()]
@@ -54,7 +66,16 @@ def python_text(
     else:
         functions.append(_entry(entry))
     held = _held(program, entry, with_values=state)
-    return file_text(_described(program), parts, functions, held)
+    return file_text(_described(program), parts, functions, held, array_module)
+
+
+def check_array_module(name: str, *, ml_dtypes: bool) -> None:
+    """Raises ArgumentError for a library for which no file is written."""
+    if name not in ARRAY_MODULES:
+        known = " or ".join(map(repr, ARRAY_MODULES))
+        raise ArgumentError(f"to_python: array_module is {name!r}, expected {known}")
+    if ml_dtypes and name != "numpy":
+        raise ArgumentError("to_python: ml_dtypes is True for CuPy, expected False")
 
 
 class PythonFiles:
@@ -70,13 +91,14 @@ class PythonFiles:
         path: str | None = None,
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
-        **options: bool,
+        **options: Any,
     ) -> str:
         """The function, compiled for these arguments, as one Python file that needs NumPy alone.
 
         Returns its text, and writes it to `path`. With `dynamic=True` sizes are symbols, which each
         call reads from its arrays (PYX-12). The other options are those of `python_text`:
-        `backward`, `state`, `ml_dtypes`. Raises UnsupportedError for what NumPy cannot do (PYX-9).
+        `backward`, `state`, `ml_dtypes`, `array_module`. Raises UnsupportedError for what NumPy
+        cannot do (PYX-9).
 
         >>> import aotlite as al
         >>> text = al.compile(lambda x: x.add_(1)).to_python(args=(al.ones(2),))
@@ -113,7 +135,7 @@ def _written(
     entry: CompiledEntry,
     call: FlatArguments,
     path: str | None,
-    options: Mapping[str, bool],
+    options: Mapping[str, Any],
 ) -> str:
     """The file of an entry, for a call like those that the entry takes; it is written to `path`."""
     standing = current()
@@ -171,7 +193,13 @@ def _pullback_lines(pullback: PullbackText) -> list[str]:
     return ['"""Returns the gradients; None for a cotangent stands for zeros."""', *pullback.lines]
 
 
-def file_text(about: str, parts: FileParts, functions: Sequence[str], held: Sequence[str]) -> str:
+def file_text(
+    about: str,
+    parts: FileParts,
+    functions: Sequence[str],
+    held: Sequence[str],
+    array_module: str,
+) -> str:
     """A whole file: docstring, imports, helpers, functions of kernels, functions, and the state,
     of which `held` are the items."""
     bodies = [*parts.helper_texts(), *parts.function_texts(), *map(_quiet, functions)]
@@ -183,7 +211,8 @@ def file_text(about: str, parts: FileParts, functions: Sequence[str], held: Sequ
     constants = ["", *parts.constants] if parts.constants else []
     lines = [about, "", _WRITTEN, '"""', "", *imports, *([""] if imports else [])]
     head = [*lines, *extra, "import numpy as np", *constants]
-    return laid_out("\n\n\n".join(["\n".join(head), *bodies])) + "\n"
+    text = laid_out("\n\n\n".join(["\n".join(head), *bodies])) + "\n"
+    return cupy_text(text) if array_module == "cupy" else text
 
 
 _WRITTEN = "Written by aotlite's to_python. It checks shapes, dtypes and strides of its arguments."

@@ -18,8 +18,8 @@ def _array(name, value, shape, dtype, strides):
     if not isinstance(value, np.ndarray):
         raise TypeError(f"{name} is a {type(value).__name__}, expected an array")
     if value.shape != shape or value.dtype != dtype:
-        found = f"{value.dtype}{list(value.shape)}"
-        raise ValueError(f"{name} is {found}, expected {np.dtype(dtype)}{list(shape)}")
+        found, wanted = f"{value.dtype}{list(value.shape)}", np.dtype(dtype)
+        raise ValueError(f"{name} is {found}, expected {wanted}{list(shape)}")
     if value.size:
         for size, step, wanted in zip(shape, value.strides, strides, strict=True):
             if size > 1 and step != wanted * value.itemsize:
@@ -179,10 +179,11 @@ def _selected(a, mask, count):
 def _masked_scatter(a, mask, source):
     """a with the elements of `source`, in order, where the mask holds."""
     a, mask = np.broadcast_arrays(a, mask)
-    if mask.sum() > source.size:
-        raise ValueError(f"masked_scatter: {source.size} elements, expected {mask.sum()}")
+    count = int(mask.sum())
+    if count > source.size:
+        raise ValueError(f"masked_scatter: {source.size} elements, expected {count}")
     result = np.array(a, order="C")
-    result[mask] = np.ravel(source)[: mask.sum()]
+    result[mask] = np.ravel(source)[:count]
     return result
 
 
@@ -270,8 +271,8 @@ def _cotangent(name, value, shape, dtype, strides):
         return _strided(np.zeros(shape, dtype), strides)
     value = np.asarray(value)
     if value.shape != shape or value.dtype != dtype:
-        found = f"{value.dtype}{list(value.shape)}"
-        raise ValueError(f"{name} is {found}, expected {np.dtype(dtype)}{list(shape)}")
+        found, wanted = f"{value.dtype}{list(value.shape)}", np.dtype(dtype)
+        raise ValueError(f"{name} is {found}, expected {wanted}{list(shape)}")
     return _strided(value, strides)
 
 

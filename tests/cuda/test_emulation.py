@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aotlite.ir.arrays.cupy_table import cupy_table
 from aotlite.testing.cuda import emulated_cuda, emulated_library
-from aotlite.testing.cuda.cupy_functions import table
 from aotlite.testing.cuda.emulation_errors import EmulationError
 
 CUPY = emulated_library().cupy
@@ -25,7 +25,7 @@ def test_the_table_is_what_the_installed_cupy_has():
     spec = importlib.util.spec_from_file_location("cupy_table", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.table() == table()
+    assert module.table() == cupy_table()
 
 
 def test_methods_of_arrays_are_those_of_cupys():
