@@ -18,7 +18,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.freezing import FrozenFunction, frozen_function
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.nn.module import Module
-from aotlite.nn.swap import functional_call
+from aotlite.nn.swap import call_on_state
 from aotlite.pipeline.options import make_options
 from aotlite.stages.records.guards.snapshots import PLAIN
 
@@ -327,7 +327,7 @@ def _functional(mod: Module, face: str, *args: Any, **kwargs: Any) -> CompiledFu
     def functional(
         module: Module, parameters: State, buffers: State, *args: object, **kwargs: object
     ) -> Any:
-        return functional_call(module, {**parameters, **buffers}, args, kwargs)
+        return call_on_state(module, {**parameters, **buffers}, args, kwargs)
 
     functional.__name__ = type(mod).__name__
     functional.__signature__ = _signature(mod)  # type: ignore[attr-defined]

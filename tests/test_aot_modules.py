@@ -118,3 +118,31 @@ ANY: Any = al
 def test_wrong_modules_are_refused(call, text):
     with pytest.raises(al.ArgumentError, match=f"(?s)^{text}"):
         call()
+
+
+class Assigning(nn.Module):
+    """Its forward puts a new buffer in the place of one."""
+
+    def __init__(self):
+        self.seen = nn.Buffer(al.zeros(()))
+
+    def forward(self, x):
+        self.seen = nn.Buffer(self.seen + 1)
+        return x + self.seen
+
+
+@pytest.mark.parametrize("face", [al.aot_module, al.compile])
+def test_an_assigned_buffer_is_refused_and_not_dropped(face):
+    module = Assigning()
+    compiled = face(module, nop) if face is al.aot_module else face(module)
+    with pytest.raises(al.UnsupportedError, match="writing attribute 'seen' of a Assigning") as it:
+        compiled(al.ones(2))
+    assert "self.seen = nn.Buffer" in "".join(it.value.__notes__)
+    assert module.seen.item() == 0
+
+
+def test_in_anomaly_mode_an_assigned_buffer_stays():
+    module = Assigning()
+    with al.autograd.detect_anomaly():
+        assert al.aot_module(module, nop)(al.ones(2)).tolist() == [2.0, 2.0]
+    assert module.seen.item() == 1

@@ -37,11 +37,14 @@ class TrackedObject:
 
     def __setattr__(self, name: str, value: object) -> None:
         mine = _MODE.substitutes
-        if mine and (id(self), name) in mine:  # it is dropped with the substitutes
-            mine[id(self), name] = value
+        place = id(self), name
+        if mine and place in mine and place not in _MODE.through:
+            mine[place] = value  # it is dropped with the substitutes
             return
         _check_writable(self, name)
         object.__setattr__(self, name, value)
+        if mine and place in mine:
+            mine[place] = value
 
     def __delattr__(self, name: str) -> None:
         _check_writable(self, name)
@@ -66,6 +69,8 @@ class _Mode(threading.local):
     """The values that this thread's reads return instead of the attributes' (`substituting`)."""
 
     substitutes: dict[Place, object] | None = None
+    through: frozenset[Place] = frozenset()
+    """The attributes of which a write is no write of the substitute alone."""
 
 
 _MODE = _Mode()
@@ -86,19 +91,23 @@ observing = Blocks(_observe, _observe_no_more).entered
 
 
 @contextmanager
-def substituting(values: Mapping[Place, object]) -> Iterator[Mapping[Place, object]]:
+def substituting(
+    values: Mapping[Place, object], *, writes_through: bool = False
+) -> Iterator[Mapping[Place, object]]:
     """A block in which this thread's reads of these attributes return these values.
 
-    Captures do not record such reads. A write changes the substitute, which is dropped at the end.
-    Yields the substitutes as they are.
+    Captures do not record such reads. A write changes the substitute, which is dropped at the end;
+    with `writes_through` it writes the attribute as well, which a capture refuses. Yields the
+    substitutes as they are.
     """
-    before = _MODE.substitutes
+    before, through = _MODE.substitutes, _MODE.through
     now = _MODE.substitutes = {**(before or {}), **values}
+    _MODE.through = through | values.keys() if writes_through else through - values.keys()
     try:
         with observing():
             yield now
     finally:
-        _MODE.substitutes = before
+        _MODE.substitutes, _MODE.through = before, through
 
 
 def _read(self: TrackedObject, name: str) -> object:

@@ -33,6 +33,17 @@ def functional_call(
         return module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
 
 
+def call_on_state(
+    module: Module, state: Mapping[str, Tensor], args: tuple[object, ...], kwargs: Any
+) -> Any:
+    """`module(*args, **kwargs)`, where `state` are its own tensors, which a capture has replaced.
+
+    A write of one of these attributes is that of `forward`: it is done, or refused by the capture.
+    """
+    with substituting(dict(_substitutes(module, state)), writes_through=True):
+        return module(*args, **kwargs)
+
+
 def _substitutes(module: Module, tensors: Mapping[str, Tensor]) -> Iterator[tuple[Place, Tensor]]:
     places = list(state_places(module))
     originals = {place.path: own_attributes(place.owner)[place.name] for place in places}
