@@ -13,7 +13,7 @@ Spec: `specs/fusion.md`.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -22,12 +22,14 @@ from aotlite.backends.loops.program import (
     Kernel,
     LoopProgram,
     ProgramBuffer,
-    Store,
     loads_of,
+    named_by,
     reads,
+    stored,
     stores_of,
     writes,
 )
+from aotlite.ir.scalar.expression import Affine
 
 ALIGNMENT = 64
 """Bytes. The size of a cache line and of the widest vector register."""
@@ -130,27 +132,39 @@ def _in_place(program: LoopProgram, lives: Lives) -> dict[int, int]:
     for place, step in enumerate(program.steps):
         if type(step) is not Kernel or step.space != len(step.extents):
             continue
-        store = stores_of(step)[-1]
-        if lives.get(store.buffer, (-1,))[0] == place:
-            dying = {n for n in reads(step) if n in lives and lives[n][1] == place}
-            heir = _dying_alike(step, store, dying, buffers)
+        own = stored(step)[-1]
+        if lives.get(own, (-1,))[0] == place:
+            dying = [n for n in reads(step) if n in lives and lives[n][1] == place]
+            heir = _dying_alike(step, buffers[own], dying, buffers) if dying else None
             if heir is not None:
-                found[store.buffer] = heir
+                found[own] = heir
     return found
 
 
 def _dying_alike(
-    kernel: Kernel, store: Store, dying: set[int], buffers: Mapping[int, ProgramBuffer]
+    kernel: Kernel,
+    own: ProgramBuffer,
+    dying: Sequence[int],
+    buffers: Mapping[int, ProgramBuffer],
 ) -> int | None:
-    """Returns a dying buffer of the same size and item size that the kernel loads at the store's
-    own address only."""
-    if store.combine is not None or store.address.dynamic:
-        return None
-    own = buffers[store.buffer]
+    """Returns a dying buffer of the same size and item size that the kernel loads at the last
+    store's own address only."""
+    at_store = named_by(kernel, _loaded_at_store)
     for number in sorted(dying):
         other = buffers[number]
         if other.size == own.size and other.dtype.itemsize == own.dtype.itemsize:
-            addresses = {v.args[1] for v in loads_of(kernel) if v.args[0] == number}
-            if addresses == {store.address}:
+            if number in at_store:
                 return number
     return None
+
+
+def _loaded_at_store(kernel: Kernel) -> list[int]:
+    """Returns the buffers that a kernel loads only at the address of its last store, if that
+    replaces."""
+    store = stores_of(kernel)[-1]
+    if store.combine is not None or store.address.dynamic:
+        return []
+    addresses: dict[int, set[Affine]] = {}
+    for value in loads_of(kernel):
+        addresses.setdefault(value.args[0], set()).add(value.args[1])
+    return [number for number, found in addresses.items() if found == {store.address}]

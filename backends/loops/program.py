@@ -18,8 +18,8 @@ K-1 to K-11. Spec: `specs/loops.md`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
@@ -132,6 +132,29 @@ class Kernel:
     """The vector axis: neighbors along it are computed together. None: not scheduled yet."""
     loads: Any = attrs.field(default=None, init=False, eq=False, repr=False)
     """A cache: each load once (`loads_of`)."""
+    shared: Any = attrs.field(default=None, init=False, eq=False, repr=False)
+    """The template that the kernel is known to have, and its buffers (`shared_templates`)."""
+
+    @staticmethod
+    def later(
+        name: str, extents: tuple[int, ...], space: int, vector: int | None, shared: Any
+    ) -> Kernel:
+        """Returns a kernel whose statements its template writes when they are read (REG-8)."""
+        kernel = object.__new__(Kernel)
+        for field, value in zip(
+            _BUT_BODY, (name, extents, space, vector, None, shared), strict=True
+        ):
+            field(kernel, value)
+        return kernel
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name != "body":
+                raise AttributeError(f"Kernel has no attribute {name!r}")
+            template, buffers = self.shared
+            object.__setattr__(self, "body", template.body_on(buffers))
+            return self.body
 
     def __str__(self) -> str:
         inner = [f"*i{k}<{n}" for k, n in enumerate(self.extents)][self.space :]
@@ -139,6 +162,12 @@ class Kernel:
         lines = [f"kernel {self.name}[{', '.join([*axes, *inner])}]:"]
         texts: dict[Scalar, str] = {}
         return "\n  ".join([*lines, *[_statement_text(each, texts) for each in self.body]])
+
+
+_BUT_BODY: tuple[Any, ...] = tuple(
+    [getattr(Kernel, k).__set__ for k in ("name", "extents", "space", "vector", "loads", "shared")]
+)
+"""The setters of all fields of a kernel but the statements."""
 
 
 @attrs.frozen
@@ -302,9 +331,7 @@ def reads(step: Step) -> set[int]:
     """Returns the buffers that a step reads."""
     match step:
         case Kernel():
-            stores = [each for each in stores_of(step) if each.combine and not each.from_identity]
-            combined = {store.buffer for store in stores}
-            return {value.args[0] for value in loads_of(step)} | combined
+            return set(loaded(step)) | set(named_by(step, _combined))
         case Gemm():
             return {step.a.buffer, step.b.buffer}
         case Extern():
@@ -317,13 +344,47 @@ def writes(step: Step) -> set[int]:
     """Returns the buffers that a step writes."""
     match step:
         case Kernel():
-            return {store.buffer for store in stores_of(step)}
+            return set(stored(step))
         case Gemm():
             return {step.c.buffer}
         case Extern():
             return {placed.buffer for placed in step.results if placed is not None}
         case ValueCheck():
             return set()
+
+
+def loaded(kernel: Kernel) -> Sequence[int]:
+    """Returns the buffer of each load of a kernel, in the order of `loads_of`."""
+    return named_by(kernel, _of_loads)
+
+
+def stored(kernel: Kernel) -> Sequence[int]:
+    """Returns the buffer of each store of a kernel, in order."""
+    return named_by(kernel, _of_stores)
+
+
+def named_by(
+    kernel: Kernel, question: Callable[..., Sequence[int]], *arguments: int
+) -> Sequence[int]:
+    """Returns buffers of a kernel that a function names. It is asked once for kernels that share a
+    template."""
+    if kernel.shared is None:
+        return question(kernel, *arguments)
+    template, buffers = kernel.shared
+    return [buffers[k] for k in template.places(question, *arguments)]
+
+
+def _of_loads(kernel: Kernel) -> Sequence[int]:
+    return [value.args[0] for value in loads_of(kernel)]
+
+
+def _of_stores(kernel: Kernel) -> Sequence[int]:
+    return [store.buffer for store in stores_of(kernel)]
+
+
+def _combined(kernel: Kernel) -> Sequence[int]:
+    stores = [each for each in stores_of(kernel) if each.combine and not each.from_identity]
+    return [store.buffer for store in stores]
 
 
 def happens(step: Step) -> bool:

@@ -25,7 +25,7 @@ from aotlite.backends.loops.program import (
     ProgramBuffer,
     Step,
 )
-from aotlite.backends.loops.templates.kernel_template import renamed_body
+from aotlite.backends.loops.templates.shared_templates import kernel_on, share
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import PureOp
@@ -131,8 +131,8 @@ def _meta_key(meta: object) -> object:
 
 def _moved(step: Kernel | Gemm, name: str, numbers: Mapping[int, int]) -> Step:
     if type(step) is Kernel:
-        body = renamed_body(step.body, numbers)
-        return Kernel(name, step.extents, step.space, body, vector=step.vector)
+        template, buffers = share(step)
+        return kernel_on(template, tuple([numbers[each] for each in buffers]), name)
     assert type(step) is Gemm
     a, b, c = [_window(each, numbers) for each in (step.a, step.b, step.c)]
     return Gemm(name, step.batch, step.m, step.n, step.k, a, b, c)

@@ -16,13 +16,16 @@ from aotlite.backends.loops.analysis.affine import is_injective, unit
 from aotlite.backends.loops.passes.vectorization import across, neighbors
 from aotlite.backends.loops.program import Kernel, LoopProgram, Scan, Store, loads_of
 from aotlite.backends.loops.rewrite import moved_body
+from aotlite.backends.loops.templates.shared_templates import changed
 from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.scalar.expression import Affine, Scalar
 
 
 def ordered(program: LoopProgram) -> LoopProgram:
     """Returns the program with the inner axes of each kernel in the order of memory."""
-    steps = [ordered_kernel(step) if type(step) is Kernel else step for step in program.steps]
+    steps = [
+        changed(ordered_kernel, step) if type(step) is Kernel else step for step in program.steps
+    ]
     return attrs.evolve(program, steps=tuple(steps))
 
 
@@ -37,8 +40,8 @@ def ordered_kernel(kernel: Kernel) -> Kernel:
         return [-abs(hint_of(load.args[1].coefficients[k])) or -math.inf for load in loads]
 
     inner = range(kernel.space, len(kernel.extents))
-    changed = with_order(kernel, [*range(kernel.space), *sorted(inner, key=strides)])
-    return changed if _rank(changed) > _rank(kernel) else kernel
+    other = with_order(kernel, [*range(kernel.space), *sorted(inner, key=strides)])
+    return other if _rank(other) > _rank(kernel) else kernel
 
 
 def _rank(kernel: Kernel) -> tuple[int, int]:

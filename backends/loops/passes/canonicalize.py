@@ -22,6 +22,7 @@ from aotlite.backends.loops.analysis.expression_facts import facts
 from aotlite.backends.loops.passes.one_hot_sums import with_selected
 from aotlite.backends.loops.program import Kernel, LoopProgram, loads_of, stores_of, values_of
 from aotlite.backends.loops.rewrite import moved_body, without_unit_axes
+from aotlite.backends.loops.templates.shared_templates import changed
 from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.scalar.expression import Affine
 
@@ -29,7 +30,7 @@ from aotlite.ir.scalar.expression import Affine
 def canonical(program: LoopProgram) -> LoopProgram:
     """Returns the program with canonical kernels."""
     steps = [
-        canonical_kernel(step) if type(step) is Kernel and 0 not in step.extents else step
+        changed(canonical_kernel, step) if type(step) is Kernel and 0 not in step.extents else step
         for step in program.steps
     ]
     return attrs.evolve(program, steps=tuple(steps))

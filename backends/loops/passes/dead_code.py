@@ -21,8 +21,10 @@ from aotlite.backends.loops.program import (
     names_of,
     names_used,
     reads,
+    stored,
     writes,
 )
+from aotlite.backends.loops.templates.shared_templates import changed
 
 
 def without_dead(program: LoopProgram) -> LoopProgram:
@@ -55,6 +57,11 @@ def _needed(step: Step, alive: set[int]) -> Step:
 
 def with_stores(kernel: Kernel, alive: set[int]) -> Kernel:
     """Returns the kernel with its stores to these buffers, and the statements that they need."""
+    return changed(_with_stores, kernel, tuple([each in alive for each in stored(kernel)]))
+
+
+def _with_stores(kernel: Kernel, is_alive: tuple[bool, ...]) -> Kernel:
+    alive = {number for number, each in zip(stored(kernel), is_alive, strict=True) if each}
     kept: list[Statement] = []
     names: set[int] = set()
     for statement in reversed(kernel.body):

@@ -23,9 +23,11 @@ from aotlite.backends.loops.program import (
     Step,
     Store,
     reads,
+    stored,
     stores_of,
     writes,
 )
+from aotlite.backends.loops.templates.shared_templates import about
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar
 
@@ -49,13 +51,20 @@ def with_fills(program: LoopProgram) -> LoopProgram:
 
 def _filled(step: Step, sizes: dict[int, int]) -> int | None:
     """Returns the buffer of a kernel that only fills one buffer with a number; else None."""
-    if type(step) is not Kernel or len(step.body) != 1 or 0 in step.extents:
+    if type(step) is not Kernel or not about(step, _fills):
         return None
-    (store,) = step.body
+    (number,) = stored(step)
+    return number if math.prod(step.extents) == sizes[number] else None
+
+
+def _fills(kernel: Kernel) -> bool:
+    """Whether a kernel only stores a number, at all points of its space axes."""
+    if len(kernel.body) != 1 or 0 in kernel.extents:
+        return False
+    (store,) = kernel.body
     if not isinstance(store, Store) or store.value.op != "const" or store.combine is not None:
-        return None
-    whole = step.space == len(step.extents) and math.prod(step.extents) == sizes[store.buffer]
-    return store.buffer if whole and not store.address.dynamic else None
+        return False
+    return kernel.space == len(kernel.extents) and not store.address.dynamic
 
 
 def _number_of(step: Step) -> Scalar:

@@ -14,6 +14,7 @@ import attrs
 
 from aotlite.backends.loops.program import Kernel, LoopProgram, Reduce, Statement, values_of
 from aotlite.backends.loops.rewrite import on_statement, unchanged
+from aotlite.backends.loops.templates.shared_templates import changed
 from aotlite.ir.scalar.expression import Scalar, function, rebuilt, unknown, walk
 from aotlite.ir.scalar.functions import has
 
@@ -61,7 +62,7 @@ def _factors(value: Scalar) -> tuple[Scalar, ...]:
 
 def with_signs(program: LoopProgram) -> LoopProgram:
     """Returns the program with `exp_nonpositive` where the sign of the argument is known."""
-    steps = [_kernel(step) if type(step) is Kernel else step for step in program.steps]
+    steps = [changed(_kernel, step) if type(step) is Kernel else step for step in program.steps]
     return attrs.evolve(program, steps=tuple(steps))
 
 

@@ -35,10 +35,12 @@ from aotlite.backends.loops.program import (
     Statement,
     Step,
     Store,
-    loads_of,
+    loaded,
+    named_by,
     stores_of,
 )
 from aotlite.backends.loops.rewrite import moved_body, replaced_body, restricted, split_axis
+from aotlite.backends.loops.templates.shared_templates import about
 from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar, load, name
 
@@ -59,14 +61,19 @@ lane of a row, and in a column. (NumPy adds whole columns one after the other.)"
 def split(program: LoopProgram, threads: int) -> LoopProgram:
     """Returns the program with long reductions in chunks. What combines chunks of any number is not
     divided again."""
-    stores = [s for step in program.steps if type(step) is Kernel for s in stores_of(step)]
-    partial = {store.buffer for store in stores if store.from_identity}
+    kernels = [step for step in program.steps if type(step) is Kernel]
+    partial = {number for kernel in kernels for number in named_by(kernel, _from_identity)}
 
     def chunks(kernel: Kernel) -> int:
-        combines = {load.args[0] for load in loads_of(kernel)} <= partial
-        return 1 if combines and is_of_any_length(kernel) else chunks_of(kernel, threads)
+        if about(kernel, is_of_any_length) and set(loaded(kernel)) <= partial:
+            return 1
+        return about(kernel, chunks_of, threads)
 
     return divided(program, chunks)
+
+
+def _from_identity(kernel: Kernel) -> list[int]:
+    return [store.buffer for store in stores_of(kernel) if store.from_identity]
 
 
 def divided(

@@ -20,6 +20,7 @@ from aotlite.backends.loops.program import (
     loads_of,
     stores_of,
 )
+from aotlite.backends.loops.templates.shared_templates import changed
 from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.scalar.expression import Affine
 
@@ -38,7 +39,7 @@ least 64 of them: the vector axis is then a space axis."""
 def scheduled(program: LoopProgram) -> LoopProgram:
     """Returns the program with vector axis and lanes of each kernel chosen."""
     steps = [
-        scheduled_kernel(step) if type(step) is Kernel and 0 not in step.extents else step
+        changed(scheduled_kernel, step) if type(step) is Kernel and 0 not in step.extents else step
         for step in program.steps
     ]
     return attrs.evolve(program, steps=tuple(steps))

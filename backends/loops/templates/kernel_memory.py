@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aotlite.backends.loops.arena import ArenaPlan
-from aotlite.backends.loops.program import Kernel, ProgramBuffer, loads_of, writes
+from aotlite.backends.loops.program import Kernel, ProgramBuffer, loaded, stored
 from aotlite.backends.loops.templates.kernel_template import instance_of
+from aotlite.backends.loops.templates.shared_templates import share
 
 
 class KernelMemory:
@@ -18,13 +19,14 @@ class KernelMemory:
 
     def __init__(self, buffers: Mapping[int, ProgramBuffer], plan: ArenaPlan) -> None:
         self.buffers, self.plan = buffers, plan
+        self.numbers: dict[Kernel, int] = {}
 
     def key(self, kernel: Kernel) -> tuple[tuple[int, ...], object]:
         """Returns the buffers of a kernel in order of appearance, and all on which its text depends
         but their numbers: the template, and of each buffer dtype, size, and which other ones share
         its memory or begin at its address."""
-        instance = instance_of(kernel)
-        own = {number: place for place, number in enumerate(instance.buffers)}
+        template, buffers = share(kernel)
+        own = {number: place for place, number in enumerate(buffers)}
         regions = self.regions(kernel)
         heirs = self.heirs(sorted(own), regions)
         first: dict[int, int] = {}
@@ -33,12 +35,13 @@ class KernelMemory:
             buffer = self.buffers[number]
             region = first.setdefault(regions.get(number, number), place)
             memory.append((buffer.dtype, buffer.size, region, own[heirs.get(number, number)]))
-        return instance.buffers, (instance.template, tuple(memory))
+        same = template.of(_template_of)
+        return buffers, (self.numbers.setdefault(same, len(self.numbers)), tuple(memory))
 
     def regions(self, kernel: Kernel) -> dict[int, int]:
         """Returns, for buffers of the kernel that share bytes of the arena, a number of these."""
         found: dict[int, int] = {}
-        numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
+        numbers = sorted({*loaded(kernel), *stored(kernel)} & self.plan.offsets.keys())
         for k, number in enumerate(numbers):
             for other in numbers[:k]:
                 if self._share(number, other):
@@ -63,11 +66,13 @@ class KernelMemory:
         return found
 
     def _share(self, a: int, b: int) -> bool:
-        if a not in self.plan.offsets or b not in self.plan.offsets:
-            return False
         first, second = self.plan.offsets[a], self.plan.offsets[b]
         return first < second + self._bytes(b) and second < first + self._bytes(a)
 
     def _bytes(self, number: int) -> int:
         buffer = self.buffers[number]
         return buffer.size * buffer.dtype.itemsize
+
+
+def _template_of(kernel: Kernel) -> Kernel:
+    return instance_of(kernel).template

@@ -15,7 +15,7 @@ import attrs
 from aotlite.backends.loops.analysis.cost import KEPT_BYTES
 from aotlite.backends.loops.passes.dead_code import with_stores, without_dead
 from aotlite.backends.loops.passes.fusion.inline import inlined
-from aotlite.backends.loops.passes.fusion.merge import merged
+from aotlite.backends.loops.passes.fusion.merge import merged, name_of_both
 from aotlite.backends.loops.passes.vectorization import vector_axis
 from aotlite.backends.loops.program import (
     BufferKind,
@@ -25,11 +25,11 @@ from aotlite.backends.loops.program import (
     Step,
     ValueCheck,
     happens,
-    loads_of,
+    loaded,
     reads,
-    stores_of,
     writes,
 )
+from aotlite.backends.loops.templates.shared_templates import about, combined
 
 
 def fused(program: LoopProgram, kept_bytes: int = KEPT_BYTES) -> LoopProgram:
@@ -139,7 +139,8 @@ class StepOrder:
 
     def _is_of_columns(self, k: int) -> bool:
         if k not in self.columns:
-            self.columns[k] = _reduces_columns(self.steps[k])
+            step = self.steps[k]
+            self.columns[k] = type(step) is Kernel and about(step, _reduces_columns)
         return self.columns[k]
 
     def merge_neighbors(self) -> None:
@@ -153,7 +154,7 @@ class StepOrder:
         loading: dict[int, list[int]] = {}
         for k, step in list(self.steps.items()):
             if type(step) is Kernel:
-                found = {place for v in loads_of(step) for place in loading.get(v.args[0], ())}
+                found = {place for number in loaded(step) for place in loading.get(number, ())}
                 for place in sorted(found, reverse=True):
                     yield place, k
                 for number in self.reads[k]:
@@ -165,7 +166,7 @@ class StepOrder:
         one, two = self.steps[first], self.steps[second]
         if not (type(one) is Kernel and type(two) is Kernel and self.may_be_one(first, second)):
             return False
-        kernel = merged(one, two, self.kept_bytes)
+        kernel = combined(merged, (one, two), name_of_both(one, two), self.kept_bytes)
         if kernel is None:
             return False
         self.put(first, second, self._without_dead(kernel, first, second))
@@ -213,9 +214,9 @@ class StepOrder:
             self.readers[number] -= {first, second}
         for number in reads(kernel):
             self.readers[number].add(second)
-        stored = {store.buffer for store in stores_of(kernel)}
-        alive = {n for n in stored if n not in self.temporaries or self.readers.get(n)}
-        return kernel if alive == stored else with_stores(kernel, alive)
+        own = writes(kernel)
+        alive = {n for n in own if n not in self.temporaries or self.readers.get(n)}
+        return kernel if alive == own else with_stores(kernel, alive)
 
     def put(self, first: int, second: int, kernel: Kernel) -> None:
         """Puts the kernel in the place of the second step and removes the first."""
@@ -260,8 +261,8 @@ class StepOrder:
         return tuple(result)
 
 
-def _reduces_columns(step: Step) -> bool:
+def _reduces_columns(kernel: Kernel) -> bool:
     """Whether a kernel reduces columns: it has inner axes, and its vector axis is a space axis."""
-    if type(step) is not Kernel or step.space in (0, len(step.extents)):
+    if kernel.space in (0, len(kernel.extents)):
         return False
-    return vector_axis(step) < step.space
+    return vector_axis(kernel) < kernel.space

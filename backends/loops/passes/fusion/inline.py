@@ -9,7 +9,6 @@ in k0 stays, and `dead_code` removes it when nothing loads it. Spec: `specs/fusi
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 
 import attrs
@@ -43,8 +42,11 @@ from aotlite.backends.loops.program import (
     LoopProgram,
     Step,
     Store,
+    loaded,
     loads_of,
+    named_by,
     reads,
+    stored,
     stores_of,
     values_of,
     writes,
@@ -56,8 +58,8 @@ from aotlite.backends.loops.rewrite import (
     without_lets,
     without_unit_axes,
 )
+from aotlite.backends.loops.templates.shared_templates import about, changed, made, pattern
 from aotlite.ir.geometry.overlap import has_internal_overlap
-from aotlite.ir.geometry.sizes import hint_of
 from aotlite.ir.scalar.expression import Affine, Scalar, const, walk, with_operands
 
 
@@ -65,10 +67,10 @@ from aotlite.ir.scalar.expression import Affine, Scalar, const, walk, with_opera
 class StoredValue:
     """The value that a pointwise kernel stores in a buffer, and its cost."""
 
+    kernel: Kernel
+    index: int
+    """The store of the kernel: its statements are stores alone."""
     buffer: int
-    extents: tuple[int, ...]
-    target: Affine
-    value: Scalar
     place: int
     """The index of the storing step in the program."""
     operations: float
@@ -76,21 +78,32 @@ class StoredValue:
     """The bytes that it loads of each buffer, each element counted once."""
     moved: dict[tuple[Forms, int], Scalar] = attrs.field(factory=dict)
 
+    @property
+    def store(self) -> Store:
+        """The store of the value."""
+        store = self.kernel.body[self.index]
+        assert type(store) is Store
+        return store
+
     def at(self, forms: Forms, count: int) -> Scalar:
         """Returns the value with axis k replaced by `forms[k]`, a form of `count` axes."""
-        if forms == identity(count) and len(self.extents) == count:
-            return self.value
+        if forms == identity(count) and len(self.kernel.extents) == count:
+            return self.store.value
         found = self.moved.get((forms, count))
         if found is None:
-            found = self.moved[forms, count] = moved(self.value, forms, count, {})
+            found = self.moved[forms, count] = moved(self.store.value, forms, count, {})
         return found
 
 
 def prepared(step: Step) -> Step:
     """Returns the step without lets and axes of one point, as the passes of fusion expect it."""
     if type(step) is Kernel and 0 not in step.extents:
-        return without_unit_axes(without_lets(step))
+        return changed(_prepared, step)
     return step
+
+
+def _prepared(kernel: Kernel) -> Kernel:
+    return without_unit_axes(without_lets(kernel))
 
 
 def inlined(program: LoopProgram) -> LoopProgram:
@@ -132,41 +145,66 @@ class _Inliner:
             if type(step) is Kernel and 0 not in step.extents:
                 kernel, found = self._pulled(step, place)
                 self.steps[place] = kernel
-                if is_pointwise(kernel):
-                    self._define(kernel, place, sum(found.values()) + operations(step))
+                if about(kernel, is_pointwise):
+                    self._define(kernel, place, sum(found.values()) + about(step, operations))
         return attrs.evolve(self.program, steps=tuple(self.steps))
 
     # --- producers
     def _define(self, kernel: Kernel, place: int, cost: float) -> None:
-        for store in stores_of(kernel):
-            if self.writers[store.buffer] == [place] and self.readers[store.buffer]:
-                found = _definition(store, kernel, place, cost)
+        for index, number in enumerate(stored(kernel)):
+            if self.writers[number] == [place] and self.readers[number]:
+                read = named_by(kernel, _read_for, index)
+                loads = dict(zip(read, about(kernel, _bytes_for, index), strict=True))
+                found = StoredValue(kernel, index, number, place, cost, loads)
                 if self._is_worth_it(found):
-                    self.chosen[store.buffer] = found
+                    self.chosen[number] = found
 
     def _is_worth_it(self, found: StoredValue) -> bool:
         """Whether computing the value in each reader costs less than storing and loading it."""
-        size, stored = found.value.dtype.itemsize, max(hint_of(math.prod(found.extents)), 1)
+        size, count = about(found.kernel, _itemsize, found.index), max(points(found.kernel), 1)
         stays = self.kinds[found.buffer] is not BufferKind.TEMPORARY
-        again = loaded = 0.0
+        again = read = 0.0
         for place in self.readers[found.buffer]:
             step = self.steps[place]
             if type(step) is not Kernel:
                 stays = True
                 continue
-            buffers = [value.args[0] for value in loads_of(step)]
+            buffers = loaded(step)
             own, sites = set(buffers), buffers.count(found.buffer)
             evaluations = sites * points(step)
-            part = min(evaluations / max(stored, 1), 1.0)
-            loaded += part * stored * size
+            part = min(evaluations / max(count, 1), 1.0)
+            read += part * count * size
             again += FLOP * found.operations * evaluations
             again += part * sum([n for number, n in found.loads.items() if number not in own])
-        once = (FLOP * found.operations + size) * stored + sum(found.loads.values())
-        return again <= (loaded if stays else once + loaded)
+        once = (FLOP * found.operations + size) * count + sum(found.loads.values())
+        return again <= (read if stays else once + read)
 
     # --- consumers
     def _pulled(self, kernel: Kernel, place: int) -> tuple[Kernel, dict[int, float]]:
-        """Returns the kernel with chosen values inlined, and their operations by buffer."""
+        """Returns the kernel with chosen values inlined, and their operations by buffer. It is made
+        once for each template with values of the same templates (REG-8)."""
+        values = [self.chosen[n] for n in dict.fromkeys(loaded(kernel)) if n in self.chosen]
+        if not values:
+            return kernel, {}
+        kernels = [kernel, *[each.kernel for each in values]]
+        if any(each.shared is None for each in kernels):
+            return self._pulled_anew(kernel, place)
+        buffers = tuple([number for each in kernels for number in each.shared[1]])
+        of_values = [
+            (each.kernel.shared[0], each.index, each.operations, self._overwritten(each, place))
+            for each in values
+        ]
+        key = StoredValue, pattern(buffers), *of_values
+        known = kernel.shared[0].known
+        if key not in known:
+            result, counts = self._pulled_anew(kernel, place)
+            kept = [(buffers.index(number), count) for number, count in counts.items()]
+            known[key] = made(result, buffers), kept
+            return result, counts
+        found, kept = known[key]
+        return found.on(buffers, kernel.name), {buffers[k]: count for k, count in kept}
+
+    def _pulled_anew(self, kernel: Kernel, place: int) -> tuple[Kernel, dict[int, float]]:
         while True:
             streams = {value.args[0] for value in loads_of(kernel)}
             pull = _Pull(place, streams, operations(kernel))
@@ -227,11 +265,19 @@ class _Inliner:
 
     def _is_unchanged(self, found: StoredValue, new: Scalar, kernel: Kernel, place: int) -> bool:
         """Whether no step overwrites the buffers that the value loads before the kernel runs."""
-        for number in found.loads:
-            between = [w for w in self.writers[number] if found.place < w <= place]
-            if between and (between != [place] or not _in_place(number, new, kernel)):
-                return False
-        return True
+        by = zip(found.loads, self._overwritten(found, place), strict=True)
+        return all(
+            is_itself is None or (is_itself and _in_place(number, new, kernel))
+            for number, is_itself in by
+        )
+
+    def _overwritten(self, found: StoredValue, place: int) -> tuple[bool | None, ...]:
+        """Returns, for each buffer that the value loads, whether the kernel at this place is the
+        only step that overwrites it between the value's kernel and itself; None if no step does."""
+        between = [
+            [w for w in self.writers[number] if found.place < w <= place] for number in found.loads
+        ]
+        return tuple([each == [place] if each else None for each in between])
 
 
 def _in_place(number: int, value: Scalar, kernel: Kernel) -> bool:
@@ -269,9 +315,10 @@ def _jumps(value: Scalar, new: Scalar, kernel: Kernel) -> bool:
 def _forms(
     address: Affine, bounds: Bounds, found: StoredValue, extents: tuple[int, ...]
 ) -> Forms | Split | None:
-    if address == found.target and extents == found.extents:
+    target, own = found.store.address, found.kernel.extents
+    if address == target and extents == own:
         return identity(len(extents))
-    forms = solve(address, bounds, found.target, found.extents)
+    forms = solve(address, bounds, target, own)
     if isinstance(forms, Split) and exact_quotient(extents[forms.axis], forms.inner) is None:
         return None  # the branch's part of the axis could be split, but not the whole axis
     return forms
@@ -292,14 +339,19 @@ def is_plain(store: Store) -> bool:
     return store.combine is None and not store.address.dynamic
 
 
-def _definition(store: Store, kernel: Kernel, place: int, cost: float) -> StoredValue:
-    loads = bytes_of(facts(store.value).loads, kernel.extents)
-    return StoredValue(
-        store.buffer,
-        kernel.extents,
-        store.address,
-        store.value,
-        place,
-        cost,
-        loads,
-    )
+def _read_for(kernel: Kernel, index: int) -> list[int]:
+    """Returns the buffers that the value of a store loads."""
+    return list(_bytes_read(kernel, index))
+
+
+def _bytes_for(kernel: Kernel, index: int) -> tuple[int, ...]:
+    """Returns the bytes that the value of a store loads of each of these buffers."""
+    return tuple(_bytes_read(kernel, index).values())
+
+
+def _bytes_read(kernel: Kernel, index: int) -> dict[int, int]:
+    return bytes_of(facts(stores_of(kernel)[index].value).loads, kernel.extents)
+
+
+def _itemsize(kernel: Kernel, index: int) -> int:
+    return stores_of(kernel)[index].value.dtype.itemsize

@@ -129,8 +129,13 @@ def joined(first: Kernel, second: Kernel) -> Kernel | None:
                 return None
             memo[value] = new
     body = (*first.body, *replaced_body(later, memo))
-    kernel = Kernel(f"{first.name}_{second.name}"[:60], first.extents, first.space, body)
+    kernel = Kernel(name_of_both(first, second), first.extents, first.space, body)
     return kernel if _keeps_memory(kernel) else None
+
+
+def name_of_both(first: Kernel, second: Kernel) -> str:
+    """Returns the name of the kernel that does what both do."""
+    return f"{first.name}_{second.name}"[:60]
 
 
 def _stored_value(value: Scalar, store: Store, kernel: Kernel) -> Scalar | None:

@@ -46,6 +46,7 @@ from aotlite.backends.loops.program import (
     stores_of,
 )
 from aotlite.backends.loops.rewrite import moved, restricted, split_axis
+from aotlite.backends.loops.templates.shared_templates import about
 from aotlite.ir.geometry.sizes import hint_of, is_symbolic
 from aotlite.ir.scalar.expression import Affine, Scalar, load
 
@@ -105,7 +106,9 @@ def _families(program: LoopProgram, most: int, of_any_size: bool) -> list[tuple[
         and (of_any_size or not is_symbolic(step.extents))
         and points(step) >= SMALL
     }
-    columns = [k for k, x in kernels.items() if hint_of(x.extents[0]) <= most and _is_of_columns(x)]
+    columns = [
+        k for k, x in kernels.items() if hint_of(x.extents[0]) <= most and about(x, _is_of_columns)
+    ]
     found = []
     for row, kernel in kernels.items():
         turned = kernel.extents[::-1]
