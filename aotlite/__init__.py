@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from aotlite.aot import aot_module as aot_module
     from aotlite.aot import aot_module_simplified as aot_module_simplified
     from aotlite.aot import freeze as freeze
+    from aotlite.aot import load as load
     from aotlite.api import CompiledFunction as CompiledFunction
     from aotlite.api import capture as capture
     from aotlite.api import compile as compile
@@ -198,7 +199,7 @@ if TYPE_CHECKING:
 _LAZY: dict[str, str] = {
     name: module
     for module, names in {
-        "aotlite.aot": "aot_function aot_module aot_module_simplified freeze",
+        "aotlite.aot": "aot_function aot_module aot_module_simplified freeze load",
         "aotlite.api": "CompiledFunction capture compile",
         "aotlite.backends.threads": "get_num_threads set_num_threads",
         "aotlite.eager.regions.annotate": "annotate",

@@ -1,4 +1,4 @@
-"""`aot_function`, `aot_module`, `aot_module_simplified`, as PyTorch has them; and `freeze`.
+"""`aot_function`, `aot_module`, `aot_module_simplified`, as PyTorch has them; `freeze`, and `load`.
 
 Each takes one compiler per graph (`aotlite.compilers` has some). Entries are guarded as those of
 `compile`: a new shape compiles again. Spec: `specs/s9_lower.md`. Rules: BOX-1, LOW-5 to LOW-8.
@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from aotlite.api import CompiledFunction
+from aotlite.artifacts.bundle import MAX_BYTES, load_bundle
 from aotlite.eager.base.tensor import Tensor
 from aotlite.freezing import FrozenFunction, frozen_function
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.nn.module import Module
 from aotlite.nn.swap import call_on_state
-from aotlite.pipeline.options import make_options
+from aotlite.pipeline.options import make_options, switch
 from aotlite.stages.records.guards.snapshots import PLAIN
 
-__all__ = ["aot_function", "aot_module", "aot_module_simplified", "freeze"]
+__all__ = ["aot_function", "aot_module", "aot_module_simplified", "freeze", "load"]
 
 
 def aot_function(
@@ -351,3 +353,35 @@ def _signature(mod: Module) -> inspect.Signature:
 def _state(mod: Module) -> tuple[State, State]:
     """The current parameters and buffers by name, in order."""
     return State(mod.named_parameters()), State(mod.named_buffers())
+
+
+def load(
+    path: str | os.PathLike[str],
+    function: Callable[..., Any] | None = None,
+    *,
+    compiles: bool = True,
+    max_bytes: int = MAX_BYTES,
+) -> CompiledFunction:
+    """The compiled function whose entries `save` wrote to a file: calls compile nothing.
+
+    An entry serves a call if all that it read is as it was, as in the artifact cache. `function` is
+    the one that was compiled, or a Module: other calls are compiled, or with `compiles=False` raise
+    GuardError. Without it only entries are loaded that reach no tensor outside the arguments, and
+    what the function read outside them counts as it was saved.
+
+    Raises FormatError for another file, a damaged one, and one of other versions; ArgumentError if
+    the function is needed. Nothing of a file is run, and nothing is written; `max_bytes` limits it.
+
+    >>> import os, tempfile
+    >>> import aotlite as al
+    >>> double = al.compile(lambda x: x * 2, artifact_cache=True, backend="reference")
+    >>> _ = double(al.ones(3))
+    >>> path = os.path.join(tempfile.mkdtemp(), "double.bundle")
+    >>> double.save(path)
+    >>> al.load(path)(al.ones(3)).tolist()
+    [2.0, 2.0, 2.0]
+    """
+    found, options, bundle = load_bundle(path, function, switch("compiles", compiles), max_bytes)
+    compiled = CompiledFunction(found, options)
+    compiled.bundle = bundle
+    return compiled

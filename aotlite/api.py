@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+from aotlite.artifacts.bundle import SavedEntries
 from aotlite.artifacts.lookup import compiler_for
 from aotlite.eager.base.modes import STATE, is_anomaly_enabled, watching
 from aotlite.freezing import frozen_function
@@ -37,7 +38,7 @@ from aotlite.stages.s1_capture import capture as capture_stage
 from aotlite.stages.s10_runtime.guards.writer import MISS
 
 
-class CompiledFunction(EntryReports, PythonFiles):
+class CompiledFunction(EntryReports, PythonFiles, SavedEntries):
     """A callable with the results, gradients, side effects and errors of the function it wraps.
     `entries` are the compiled variants; `forward_graph`, `backward_graph` and `source` are those of
     the newest."""
@@ -73,11 +74,9 @@ class CompiledFunction(EntryReports, PythonFiles):
         call = call_of(args, kwargs)
         result = self._try(call)
         if result is MISS:
-            entry = self._add(call)
-            if entry is None:
+            if (entry := self._add(call)) is None:
                 return self.function(*call.args, **call.kwargs)
-            result = self._run(entry, call)
-            if result is MISS:
+            if (result := self._run(entry, call)) is MISS:
                 self._remove(entry, call)
                 raise self._unstable(entry, call)
         return result
@@ -150,7 +149,7 @@ class CompiledFunction(EntryReports, PythonFiles):
         function, made = self.function, self._forms.get(call.form, ())
         sizes = symbolic_sizes(function, call, made, self.options, self._rules, why := list[str]())
         given = call.leaves, call.tensors(), flat_results, self._name, sizes, why
-        make = compiler_for(self.options, call.form)
+        make = compiler_for(self.options, call.form, self.bundle)
         return make(Request(function, on_leaves(function, call), *given), self.options)
 
     # --- errors

@@ -6,12 +6,15 @@ Spec: `specs/artifacts.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import attrs
 
+from aotlite.artifacts.bundle import LoadedBundle, needs_function_for_derivatives
+from aotlite.artifacts.entry_records import DecodedEntry, check_parts, decoded_entry
 from aotlite.artifacts.files import store
 from aotlite.artifacts.files.guard_words import guards_of
 from aotlite.artifacts.files.kept_entry import KeptEntry, facts_of_words
@@ -23,29 +26,38 @@ from aotlite.artifacts.reads.read_set import CallContext
 from aotlite.artifacts.reads.value_images import NoImage
 from aotlite.artifacts.recording import Recording
 from aotlite.artifacts.restoring import begun, restored
-from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.errors import AotliteError, FormatError, UnsupportedError, noted
 from aotlite.ir.logs import emit
 from aotlite.pipeline import CompiledEntry, Request, compile_once
 from aotlite.pipeline.logs.loggers import refresh
 from aotlite.pipeline.options import Options
-from aotlite.pipeline.record_files import decoded
-from aotlite.pipeline.size_regions.records import StageRecords
 
 
-def compiler_for(options: Options, form: Any) -> Callable[[Request, Options], CompiledEntry]:
-    """`compile_once`, or `entry_for` where entries are kept; `form` has the containers of the
-    arguments (`FlatArguments.form`)."""
-    return partial(entry_for, form=form) if options.artifact_cache else compile_once
+def compiler_for(
+    options: Options, form: Any, bundle: LoadedBundle | None
+) -> Callable[[Request, Options], CompiledEntry]:
+    """`compile_once`, or `entry_for` where entries are kept, or were loaded from a `bundle`; `form`
+    has the containers of the arguments (`FlatArguments.form`)."""
+    is_asked = options.artifact_cache or bundle is not None
+    return partial(entry_for, form=form, bundle=bundle) if is_asked else compile_once
 
 
-def entry_for(request: Request, options: Options, *, form: Any) -> CompiledEntry:
-    """The entry for a call: the kept one whose reads this call repeats, else a new one, kept.
+def entry_for(
+    request: Request, options: Options, *, form: Any, bundle: LoadedBundle | None = None
+) -> CompiledEntry:
+    """The entry for a call: the loaded or kept one whose reads this call repeats, else a new one,
+    which is kept.
 
     What cannot be kept is compiled as without a cache; with `strict_cache` it raises
-    UnsupportedError with the reason (CACHE-3).
+    UnsupportedError with the reason (CACHE-3). Where a bundle forbids to compile, it raises
+    GuardError (CACHE-18).
     """
     refresh()
     name = request.name
+    if bundle is not None:
+        loaded = _loaded(bundle, request, options, form)
+        if loaded is not None:
+            return loaded
     try:
         name = name_of(request.function)
         if request.sizes is not None:
@@ -54,12 +66,44 @@ def entry_for(request: Request, options: Options, *, form: Any) -> CompiledEntry
         recording = Recording(name, context)
     except NoImage as error:
         _bypass(name, str(error), options)
-        return compile_once(request, options)
+        entry = compile_once(request, options)
+        entry.kept = str(error)
+        return entry
     found = _found(name, context, request, options)
     return _compiled(recording, request, options) if found is None else found
 
 
 # ------------------------------------------------------------------------------------------- hits
+def _loaded(
+    bundle: LoadedBundle, request: Request, options: Options, form: Any
+) -> CompiledEntry | None:
+    """The entry of a bundle that serves a call; None where there is none, and one is compiled."""
+    nearest, most = "the bundle has no entries", -1
+    entries: tuple[DecodedEntry, ...] = ()
+    try:
+        flags = {"is_portable": True, "is_unbound": not bundle.has_function}
+        call = CallContext(request.function, request.leaves, form, bundle.fixed(options), **flags)
+    except NoImage as error:
+        nearest = f"it cannot be compared: {error}"
+    else:
+        entries = bundle.entries
+    for each in entries:
+        match = each.kept.reads.match(call)
+        if match.difference is None:
+            with _as_one_file():
+                entry = _restored(each, call, request, options)
+            if entry is not None:
+                _say("hit", request.name, number=entry.number, of="bundle")
+                return entry
+            nearest, most = "the guards of the entry refuse the call", match.equal
+        elif match.equal > most:
+            nearest, most = in_words(match.difference), match.equal
+    _say("miss", request.name, nearest, of="bundle")
+    if not bundle.compiles:
+        bundle.refuse(request.name, nearest)
+    return None
+
+
 def _found(
     name: str, context: CallContext, request: Request, options: Options
 ) -> CompiledEntry | None:
@@ -69,7 +113,7 @@ def _found(
         why = None if match.difference is None else in_words(match.difference)
         if why is None:
             try:
-                entry = _restored(variant.kept, context, request, options)
+                entry = _restored(decoded_entry(variant.kept), context, request, options)
             except Exception as error:  # a document that no compilation wrote (CACHE-5)
                 store.remove(variant.path)
                 why = f"the kept entry is of no use: {type(error).__name__}: {error}"
@@ -86,15 +130,27 @@ def _found(
     return None
 
 
+@contextmanager
+def _as_one_file() -> Iterator[None]:
+    """Raises FormatError for the errors of records that do not fit together."""
+    try:
+        yield
+    except AotliteError:
+        raise
+    except Exception as error:
+        raise FormatError(
+            f"bundle: an entry has parts that do not fit together, expected those of one "
+            f"compilation ({type(error).__name__}: {str(error)[:200]})"
+        ) from error
+
+
 def _restored(
-    kept: KeptEntry, context: CallContext, request: Request, options: Options
+    found: DecodedEntry, context: CallContext, request: Request, options: Options
 ) -> CompiledEntry | None:
     """The entry of kept records, for this call; None if its guards refuse the call."""
-    leaves = list(context.leaves)
-    facts = facts_of_words(kept.facts, guards_of(kept.guards, context.function, leaves))
-    cut, higher = decoded(kept.records()).root
-    if not isinstance(cut, StageRecords):
-        raise ValueError("records of another kind")
+    leaves, kept, cut, higher = list(context.leaves), found.kept, found.cut, found.higher
+    facts = facts_of_words(kept.facts, guards_of(found.guards, context.function, leaves))
+    check_parts(cut, facts.tensors(leaves))
     compilation = begun(options)
     if higher is not None:
         same = partial(_is_as_it_was, kept, attrs.evolve(context, leaves=()))
@@ -102,10 +158,13 @@ def _restored(
         cut = attrs.evolve(cut, joint=attrs.evolve(cut.joint, kept_tape=tape))
     of = leaves, facts.tensors(leaves), cut.meta, cut.convention.bases, cut.partition
     entry = restored(request, cut, facts.values(*of), compilation)
+    entry.kept = kept
     return entry if entry.guarded.why_not(leaves) is None else None
 
 
 def _is_as_it_was(kept: KeptEntry, context: CallContext, leaves: list[Any]) -> bool:
+    if context.is_unbound:
+        raise needs_function_for_derivatives(kept.function)
     now = attrs.evolve(context, leaves=leaves)
     return kept.reads.match(now).difference is None
 
@@ -117,6 +176,7 @@ def _compiled(recording: Recording, request: Request, options: Options) -> Compi
     kept, why = recording.kept, recording.reason
     if kept is not None:
         why = store.keep(kept, request.name) or ""
+    entry.kept = kept if kept is not None else why
     if why:
         _bypass(recording.name, why, options)
     else:
@@ -138,7 +198,9 @@ def _bypass(name: str, why: str, options: Options) -> None:
         )
 
 
-def _say(outcome: str, name: str, why: str = "", number: int | None = None) -> None:
-    facts = {"of": "artifact", "name": name, "outcome": outcome}
+def _say(
+    outcome: str, name: str, why: str = "", number: int | None = None, of: str = "artifact"
+) -> None:
+    facts = {"of": of, "name": name, "outcome": outcome}
     said = {**facts, "why": why} if why else facts
     emit("cache", lambda: said, compile_id=None if number is None else str(number))

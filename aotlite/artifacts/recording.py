@@ -99,6 +99,8 @@ class Recording:
         leaves = list(self.call.leaves)
         root = AccessPath(None, self.call.function)
         places = [root, *read_places(list(_places(facts)), leaves, ran)]
+        # Those of arguments first: they are compared alone where there is no function (CACHE-18).
+        places.sort(key=lambda place: place.argument is None)
         found = self._found(ran)
         draft = ReadSet(
             (),

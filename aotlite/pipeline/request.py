@@ -104,3 +104,4 @@ class CompiledEntry:
     convention: Convention | None = None
     hidden: Mapping[int, AccessPath] = attrs.field(factory=dict)
     """Where each call finds the hidden inputs, by number."""
+    kept: object = None  # what the artifact cache keeps of it, or why it keeps nothing

@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import struct
 import zipfile
 import zlib
@@ -188,26 +187,3 @@ def _array(data: bytes, name: str) -> np.ndarray:
 
 def _wrong(got: str, expected: str) -> FormatError:
     return FormatError(f"program: {got}, expected {expected}")
-
-
-def read_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
-    """The bytes of a file. Raises FormatError for a longer one."""
-    with open(path, "rb") as file:
-        data = file.read(max_bytes + 1)
-    if len(data) > max_bytes:
-        raise _wrong(f"the file is longer than {max_bytes} bytes", "a shorter one")
-    return data
-
-
-def write_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Writes a file under a name of its own, and gives it its name: readers see a whole file."""
-    target = os.fspath(path)
-    new = f"{target}.{os.urandom(8).hex()}.new"
-    try:
-        with open(new, "xb") as file:
-            file.write(data)
-        os.replace(new, target)
-    except BaseException:
-        if os.path.exists(new):
-            os.unlink(new)
-        raise

@@ -20,13 +20,14 @@ from aotlite.ir.errors import (
     UnsupportedError,
     noted,
 )
+from aotlite.ir.filesystem.atomic_files import read_whole, write_whole
 from aotlite.ir.forks import lock
 from aotlite.ir.graph import Graph
 from aotlite.pipeline import STAGES
 from aotlite.pipeline.arguments import call_of, results_for_caller
 from aotlite.pipeline.options import make_options
 from aotlite.pipeline.request import Compilation
-from aotlite.programs.archive import MAX_BYTES, read_file, write_file
+from aotlite.programs.archive import MAX_BYTES
 from aotlite.programs.capture import captured_program
 from aotlite.programs.entries import entry_of
 from aotlite.programs.files import packed, program_of
@@ -179,7 +180,7 @@ class ExportedProgram:
     # --- files
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program to a file, which it replaces if it exists (PRG-5)."""
-        write_file(path, packed(self.records, self.state))
+        write_whole(path, packed(self.records, self.state))
 
     def to_python(self, path: str | None = None, **options: Any) -> str:
         """The program as one Python file that needs NumPy alone (PYX-13): its text, which is
@@ -270,7 +271,7 @@ def load(
     limits the file, and what it holds when it is inflated.
     """
     try:
-        records, state = program_of(read_file(path, max_bytes), max_bytes)
+        records, state = program_of(read_whole(path, max_bytes, "program"), max_bytes)
     except FormatError as error:
         noted(error, f"in the file {os.fspath(path)!r}")
         raise

@@ -1,7 +1,8 @@
 """Atomic files in folders that other users may write, such as /tmp.
 
 For dumps and scripts, whose names others can guess. No symbolic link of another user is followed,
-and a reader sees a whole file or none. Ground floor. Spec: `specs/pipeline.md` (PIP-9).
+and a reader sees a whole file or none. `write_whole` is for files that a user names. Ground floor.
+Spec: `specs/pipeline.md` (PIP-9).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from aotlite.ir.errors import FormatError, noted
 from aotlite.ir.filesystem import trust
 
 
@@ -61,3 +63,30 @@ def _remove(path: str, folder: int | None) -> None:
         os.unlink(path, dir_fd=folder)
     except OSError:  # it was not made, or the file system is read-only by now
         pass
+
+
+# ------------------------------------------------------------------------------- files of a user
+def read_whole(path: str | os.PathLike[str], most: int, what: str) -> bytes:
+    """The bytes of a file. Raises FormatError, which begins with `what`, for more than `most`."""
+    with open(path, "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise noted(
+            FormatError(f"{what}: the file is longer than {most} bytes, expected a shorter one"),
+            "A longer one is read with a larger max_bytes.",
+        )
+    return data
+
+
+def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+    """Writes a file under a name of its own, and gives it its name: readers see a whole file."""
+    target = os.fspath(path)
+    new = f"{target}.{os.urandom(8).hex()}.new"
+    try:
+        with open(new, "xb") as file:
+            file.write(data)
+        os.replace(new, target)
+    except BaseException:
+        if os.path.exists(new):
+            os.unlink(new)
+        raise

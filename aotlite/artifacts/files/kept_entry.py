@@ -8,6 +8,7 @@ Rules: CACHE-1, CACHE-5, CACHE-11. Spec: `specs/artifacts.md`.
 from __future__ import annotations
 
 import json
+import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import attrs
 
 from aotlite.artifacts.files.guard_words import role_of, words_of_role
+from aotlite.artifacts.reads.access_path_words import path_of
 from aotlite.artifacts.reads.read_set import ReadSet
 from aotlite.ir.errors import FormatError
 from aotlite.pipeline.record_files import Document
@@ -50,11 +52,37 @@ class KeptEntry:
         }
         return json.dumps(made, ensure_ascii=True).encode() + b"\n" + self.rest
 
+    def needs(self) -> str:
+        """What the function alone leads to and a call needs, in words; empty if it needs nothing:
+        the tensors that the function reaches outside its arguments (CACHE-18)."""
+        function = types.SimpleNamespace(__name__=self.function.rpartition(":")[2])
+        with _faults():
+            found = [at for _, at in self.reads.inputs if type(at) is not int]
+            found += [guard[1] for guard in self.guards if guard[0] in ("same", "grad")]
+            paths = [path_of(words, function) for words in found]
+            return ", ".join(dict.fromkeys([str(p) for p in paths if p.argument is None]))
+
+    def guards_of_arguments(self) -> list[Any]:
+        """The guards but those on what the function alone leads to."""
+        with _faults():
+            return [left for left in map(_of_arguments, self.guards) if left]
+
     def records(self) -> Document:
         """The document of the records. Raises FormatError."""
         with _faults():
             text, *graphs = json.loads(self.rest)
             return Document(_text(text), tuple(map(_text, graphs)))
+
+
+def _of_arguments(guard: Any) -> list[Any] | None:
+    """A guard as far as arguments lead to its values; None if they lead to none."""
+    match guard:
+        case ["value", [None, _]]:
+            return None
+        case ["environment", places, roles]:
+            left = [place for place in places if place[0] is not None]
+            return ["environment", left, roles] if left else None
+    return list(guard)
 
 
 def records_written(records: Document) -> bytes:

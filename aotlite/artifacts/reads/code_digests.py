@@ -20,7 +20,8 @@ _KNOWN: dict[int, tuple[CodeType, str]] = {}
 def digest_of(code: CodeType) -> str:
     """The digest of a code object, with those of the functions nested in it.
 
-    Lines and the file count: graphs, errors and explanations name them.
+    Lines count: graphs, errors and explanations name them. The file is a read of its own, since a
+    bundle is loaded where the same code lies elsewhere (CACHE-16).
     """
     known = _KNOWN.get(id(code))
     if known is None:
@@ -32,7 +33,7 @@ def digest_of(code: CodeType) -> str:
 
 
 def _words(code: CodeType) -> Iterator[str]:
-    yield from (code.co_filename, code.co_qualname, str(code.co_firstlineno))
+    yield from (code.co_qualname, str(code.co_firstlineno))
     yield from (code.co_code.hex(), code.co_linetable.hex(), code.co_exceptiontable.hex())
     counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
     yield repr((counts, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars))

@@ -35,7 +35,12 @@ _BACKENDS = ("backend", "fw_compiler", "bw_compiler", "inference_compiler")
 
 def fixed_lines(options: Options) -> tuple[Line, ...]:
     """Versions and options. Raises NoImage for an option that cannot be compared."""
-    return *versions(), *_options(options)
+    return *versions(), *options_of(options)
+
+
+def options_of(options: Options) -> tuple[Line, ...]:
+    """The options that entries depend on. Raises NoImage for one that cannot be compared."""
+    return tuple(_options(options))
 
 
 def _options(options: Options) -> Iterator[Line]:
@@ -75,6 +80,47 @@ def versions() -> tuple[Line, ...]:
         ("the version of Python", sys.version),
         ("the versions of libraries", f"{versions}, optree {optree.__version__}"),
     )
+
+
+@cache
+def portable_versions() -> tuple[Line, ...]:
+    """The same versions, in words that another machine with equal packages has, too (CACHE-16)."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    return (
+        ("the files of aotlite", _contents()),
+        ("the version of Python", f"{sys.implementation.name} {python} on {sys.platform}"),
+        versions()[2],
+    )
+
+
+@cache
+def _contents() -> str:
+    """The digest of aotlite's own files, by their contents, wherever they lie."""
+    package, *inner = own_folders()
+    found = {}
+    for folder, start in [(package, package), *[(each, os.path.dirname(each)) for each in inner]]:
+        for words in _files(folder):
+            path = words.rsplit(" ", 2)[0]
+            name = os.path.relpath(path, start).replace(os.sep, "/")
+            with open(path, "rb") as file:
+                found[name] = sha256(file.read()).hexdigest()
+    return sha256(repr(sorted(found.items())).encode()).hexdigest()[:16]
+
+
+def options_as_data(options: Options) -> dict[str, Any]:
+    """The options of a function whose entries are kept, as the arguments of `make_options`."""
+    found: dict[str, Any] = {}
+    for field in attrs.fields(Options):
+        value = getattr(options, field.name)
+        if field.name in _BACKENDS:
+            name, _, impatient = _backend_words(field.name, value).partition(", ")
+            if value is not None:
+                found[field.name] = name
+            if impatient:
+                found["wait"] = False
+        elif type(value) in (int, bool, str) and value != field.default:
+            found[field.name] = value
+    return {**found, "verify": options.verify}
 
 
 @cache

@@ -7,6 +7,7 @@
     SCALE ...        closures, globals, attributes, by access path   (CACHE-7)
     code of ...      functions that ran, and are found by name only  (CACHE-8)
     $NAME            environment variables                           (CACHE-9)
+    the files ...    where the code lies; not of a bundle            (CACHE-16)
 
 A `ReadSet` is made when an entry is kept. `differences` makes the same lines of a later call, for
 the same names in the same order: the kept entry serves the call iff no line differs.
@@ -32,6 +33,8 @@ from aotlite.ir.errors import AotliteError
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, take
 
 NO_SUCH = "(nothing comparable)"
+NOT_COMPARED: Line = ("", "")
+_FILES = "the files of the code"
 
 
 @attrs.frozen(eq=False)
@@ -44,6 +47,10 @@ class CallContext:
     """The containers of the arguments, as `FlatArguments.form`."""
     fixed: tuple[Line, ...]
     """Versions and options."""
+    is_portable: bool = False
+    """Whether the reads are those of a bundle: files may lie elsewhere."""
+    is_unbound: bool = False
+    """Whether there is no function: what only it leads to is not compared (CACHE-18)."""
 
 
 @attrs.frozen
@@ -88,13 +95,24 @@ class ReadSet:
         leaves = list(call.leaves)
         for words in self.places:
             path = path_of(words, call.function)
-            yield str(path), images.of(path.resolve(leaves))
+            is_compared = path.argument is not None or not call.is_unbound
+            yield (str(path), images.of(path.resolve(leaves))) if is_compared else NOT_COMPARED
         for name, paths in self.found:
-            yield from _found_lines(images, name, paths)
+            if call.is_unbound:
+                yield from [NOT_COMPARED] * (1 + len(paths))
+            else:
+                yield from _found_lines(images, name, paths)
         for variable in self.environment:
             name = "the environment" if variable == WHOLE else f"${variable}"
             yield name, repr(value_of(variable))
         yield from memory_lines(self._tensors(call), self.offsets)
+        if not call.is_portable:
+            yield _FILES, repr(sorted(images.files))
+
+    def portable(self, fixed: Sequence[Line]) -> ReadSet:
+        """The reads of a bundle: with these versions in front, and without places of files."""
+        rest = [line for line in self.lines[len(fixed) :] if line[0] != _FILES]
+        return attrs.evolve(self, lines=(*fixed, *rest))
 
     def match(self, call: CallContext) -> Match:
         """How many reads of this call are as they were, and the first that is not."""
@@ -108,6 +126,9 @@ class ReadSet:
                 return Match(equal, (name, before, f"{NO_SUCH}: {error}"))
             except (AttributeError, LookupError, TypeError, ValueError, AotliteError) as error:
                 return Match(equal, (name, before, f"{NO_SUCH}: {type(error).__name__}: {error}"))
+            if (other, found) == NOT_COMPARED:
+                equal += 1
+                continue
             if other != name:
                 return Match(equal, (name, before, f"{NO_SUCH}: {other} is there"))
             if found != before:

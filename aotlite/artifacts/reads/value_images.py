@@ -83,6 +83,8 @@ class Images:
         self._left = MOST_VALUES
         self.covered: set[str] = set()
         """The digests of the code that the images so far have compared."""
+        self.files: set[str] = set()
+        """The files of this code."""
 
     def of(self, value: object) -> str:
         """The image of a value. Raises NoImage."""
@@ -218,6 +220,7 @@ class Images:
         if not (self._looks_into_functions or any(each in self._ran for each in codes)):
             return f"a function{held}"
         self.covered.update(codes)
+        self.files.add(value.__code__.co_filename)
         if self._looks_into_functions:
             defaults = value.__defaults__, value.__kwdefaults__
             held = f" {self._of(defaults, depth)}{held}"

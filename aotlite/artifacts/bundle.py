@@ -1,0 +1,185 @@
+"""`save` and `load`: the kept entries of a compiled function as one file, for other processes.
+
+`saved` makes the file of a compiled function whose entries were kept or restored; `LoadedBundle`
+has those of a file, with their records decoded, for `lookup`. Rules: CACHE-15 to CACHE-18.
+Spec: `specs/artifacts.md`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+import attrs
+
+from aotlite.artifacts.entry_records import DecodedEntry, decoded_entry
+from aotlite.artifacts.files.bundle_file import MAX_BYTES, Bundle, bundle_of
+from aotlite.artifacts.files.kept_entry import KeptEntry
+from aotlite.artifacts.reads.function_names import name_of
+from aotlite.artifacts.reads.option_reads import (
+    options_as_data,
+    options_of,
+    portable_versions,
+    versions,
+)
+from aotlite.ir.errors import (
+    ArgumentError,
+    AutogradError,
+    FormatError,
+    GuardError,
+    UnsupportedError,
+    noted,
+)
+from aotlite.ir.filesystem.atomic_files import read_whole, write_whole
+from aotlite.pipeline import CompiledEntry
+from aotlite.pipeline.options import Options, make_options
+
+
+# ------------------------------------------------------------------------------------------- saving
+class SavedEntries:
+    """The method of a compiled function that writes its entries as a file."""
+
+    function: Any
+    options: Options
+    entries: list[CompiledEntry]
+    bundle: LoadedBundle | None = None
+    """The entries of the file that the function was loaded from."""
+    _name: str
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes all entries to a file, which `aotlite.load` reads in another process (CACHE-15).
+
+        The function must have been compiled with `artifact_cache=True`, and called or prepared.
+        Raises ArgumentError where it was not, and UnsupportedError with the reason for an entry
+        that no file can hold (CACHE-3). A file of this name is replaced as a whole.
+        """
+        data = Bundle(self._name, *_of(self), tuple(_kept(self))).written()
+        write_whole(path, data)
+
+
+def _of(compiled: SavedEntries) -> tuple[str, dict[str, Any]]:
+    """The name of the function, and the options as data."""
+    function, options = compiled.function, compiled.options
+    given = options_as_data(options)
+    if options_of(make_options(**given)) != options_of(options):
+        raise UnsupportedError(
+            f"save: the options of {compiled._name} have compilers of several kinds, expected "
+            "those that have a name"
+        )
+    name = function.of if isinstance(function, WithoutFunction) else name_of(function)
+    return name, given
+
+
+def _kept(compiled: SavedEntries) -> Iterator[KeptEntry]:
+    name = compiled._name
+    if not compiled.options.artifact_cache:
+        raise ArgumentError(
+            f"save: {name} is compiled without artifact_cache, expected "
+            "compile(fn, artifact_cache=True)"
+        )
+    if not compiled.entries:
+        raise ArgumentError(
+            f"save: {name} has no entries, expected a call, or prepare(*args), before"
+        )
+    for entry in compiled.entries:
+        kept = entry.kept
+        if not isinstance(kept, KeptEntry):
+            raise noted(
+                UnsupportedError(
+                    f"save: entry {entry.number} of {name} cannot be kept, since {kept}, expected "
+                    "one of which all reads can be compared in another process"
+                ),
+                "With dynamic=False each size has an entry of its own, which can be kept."
+                if "symbols" in str(kept)
+                else None,
+            )
+        reads = kept.reads
+        if reads.lines[: len(versions())] == versions():
+            reads = reads.portable(portable_versions())
+        yield attrs.evolve(kept, reads=reads)
+
+
+# ------------------------------------------------------------------------------------------ loading
+class WithoutFunction:
+    """Stands for the function of a bundle that was loaded without it."""
+
+    def __init__(self, name: str, of: str) -> None:
+        self.__name__, self.of = name, of
+        self.__qualname__ = name
+
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
+        raise noted(
+            GuardError(
+                f"load: {self.__name__} would run as a function here, expected a call that an "
+                "entry of the bundle serves"
+            ),
+            _ADVICE,
+        )
+
+
+_ADVICE = "Load it with its function: aotlite.load(path, function)."
+
+
+@attrs.frozen(eq=False)
+class LoadedBundle:
+    """The entries of a file, as `lookup` asks for them."""
+
+    entries: tuple[DecodedEntry, ...]
+    has_function: bool
+    compiles: bool
+    """Whether a call that no entry serves is compiled; else it is an error."""
+
+    def fixed(self, options: Options) -> tuple[tuple[str, str], ...]:
+        """Versions and options as reads. Raises NoImage."""
+        return *portable_versions(), *options_of(options)
+
+    def refuse(self, name: str, why: str) -> NoReturn:
+        """Raises GuardError: no entry serves a call, since `why`."""
+        raise noted(
+            GuardError(f"load: no entry of {name} serves this call: {why}"),
+            None if self.has_function else _ADVICE,
+        )
+
+
+def needs_function_for_derivatives(function: str) -> AutogradError:
+    """The error of a derivative of a gradient, for which the function is captured (CACHE-14)."""
+    error = AutogradError(
+        f"backward: {function} was loaded without its function, expected it for derivatives of "
+        "gradients"
+    )
+    return noted(error, _ADVICE)
+
+
+def load_bundle(
+    path: str | os.PathLike[str], function: Any, compiles: bool, max_bytes: int = MAX_BYTES
+) -> tuple[Any, Options, LoadedBundle]:
+    """The function, the options and the entries of a file. Raises FormatError for another file, and
+    ArgumentError if all entries need the function and none is given."""
+    try:
+        bundle = bundle_of(read_whole(path, max_bytes, "bundle"))
+        options = bundle.made_options()
+        entries = [decoded_entry(kept) for kept in bundle.entries]
+    except FormatError as error:
+        raise noted(error, f"in the file {os.fspath(path)!r}") from None
+    if function is None:
+        entries = list(_without_function(entries, bundle.name))
+        function = WithoutFunction(bundle.name, bundle.function)
+        return function, options, LoadedBundle(tuple(entries), False, False)
+    return function, options, LoadedBundle(tuple(entries), True, compiles)
+
+
+def _without_function(entries: Sequence[DecodedEntry], name: str) -> Iterator[DecodedEntry]:
+    """The entries that need no function, without the guards on what only it leads to."""
+    needs = [each.kept.needs() for each in entries]
+    if all(needs):
+        raise noted(
+            ArgumentError(
+                f"load: {name} is loaded without its function and reads the tensor {needs[0]}, "
+                "expected the function, which leads to it"
+            ),
+            _ADVICE,
+        )
+    for each, needed in zip(entries, needs, strict=True):
+        if not needed:
+            yield attrs.evolve(each, guards=each.kept.guards_of_arguments())

@@ -1,0 +1,73 @@
+"""`decoded_entry`: a kept entry with its records decoded, and the check that its parts fit a call.
+
+A document may come from anybody. Its graphs are checked where they are read; here they are compared
+with each other and with the tensors of a call, so that no kernel reads or writes beyond its memory.
+Rules: CACHE-5, CACHE-17. Spec: `specs/artifacts.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from aotlite.artifacts.files.kept_entry import KeptEntry
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.errors import FormatError
+from aotlite.ir.graph import Graph
+from aotlite.ir.graph.role import Saved
+from aotlite.pipeline.record_files import decoded
+from aotlite.pipeline.size_regions.records import StageRecords
+
+
+@attrs.frozen(eq=False)
+class DecodedEntry:
+    """A kept entry, and its records."""
+
+    kept: KeptEntry
+    cut: StageRecords
+    higher: tuple[Any, ...] | None
+    """The inputs that derivatives of the backward may reach; None if it has none."""
+    guards: list[Any]
+    """Its guards in words: those of `kept`, or the ones that need no function."""
+
+
+def decoded_entry(kept: KeptEntry) -> DecodedEntry:
+    """The entry with its records. Raises FormatError for what no compilation wrote."""
+    match decoded(kept.records()).root:
+        case (StageRecords() as cut, (None | tuple()) as higher):
+            _check_saved(cut)
+            return DecodedEntry(kept, cut, higher, kept.guards)
+    raise FormatError("artifact: the records are of another kind, expected those of stages")
+
+
+def check_parts(cut: StageRecords, tensors: Mapping[Any, object]) -> None:
+    """Raises FormatError unless the records are of a function of these tensors."""
+    for each in cut.meta.inputs:
+        tensor = tensors.get(each.role)
+        if not isinstance(tensor, Tensor) or tensor.meta is not each.meta:
+            raise _misfit(f"{each.role} is {each.meta}", "the argument of the call")
+    for node in cut.partition.forward.placeholders:
+        tensor = tensors.get(node.role)
+        if isinstance(tensor, Tensor) and node.meta is not tensor.meta:
+            raise _misfit(f"{node.role} of the graph is {node.meta}", f"{tensor.meta}")
+
+
+def _check_saved(cut: StageRecords) -> None:
+    """Raises FormatError unless the backward takes what the forward saves."""
+    backward = cut.partition.backward
+    if backward is None:
+        return
+    saved = _metas(cut.partition.forward)
+    for node in backward.placeholders:
+        if isinstance(node.role, Saved) and saved.get(node.role) is not node.meta:
+            raise _misfit(f"{node.role} of the backward is {node.meta}", "what the forward saves")
+
+
+def _metas(graph: Graph) -> dict[Any, object]:
+    return {role: node.meta for role, node in graph.outputs_with(Saved) if node is not None}
+
+
+def _misfit(got: str, expected: str) -> FormatError:
+    return FormatError(f"artifact: {got}, expected {expected}")
