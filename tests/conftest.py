@@ -123,6 +123,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests with the marker `long` run only where it is asked for: `pytest -m long`."""
+    thinning: Any = importlib.import_module("tests.thinning")
+    thinning.mark_long(items)
     if "long" in config.option.markexpr:
         return
     kept: list[pytest.Item] = []

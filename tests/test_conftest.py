@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.slow import MOST
+
 COMPARISONS = """
 import pytest
 
@@ -180,8 +182,6 @@ def test_without_a_limit_a_test_may_take_as_long_as_it_likes(tmp_path):
 
 
 MARK = re.compile(r"^@pytest\.mark\.slow\((.*)\)$", re.MULTILINE)
-MOST = 62
-"""Tests that may take more than a second: what all others find has to be found sooner."""
 
 
 def test_few_tests_are_slow_and_each_says_why():

@@ -220,11 +220,13 @@ def compiled(names: tuple[str, ...], count: int) -> Any:
         result.sum().backward()
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", POINTWISE)
 def test_a_shared_value_is_walked_once(name: str) -> None:
     assert [] == faults((name,), ROUNDS)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("names", MIXES, ids="-".join)
 def test_drawn_mixes_of_shared_values_are_walked_once(names: tuple[str, ...]) -> None:
     assert [] == faults(names, 5)
@@ -236,6 +238,7 @@ def test_more_mixes_of_shared_values_are_walked_once(names: tuple[str, ...]) -> 
     assert [] == faults(names, 8)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", POINTWISE)
 def test_fusing_costs_as_much_as_kernels_may_grow(
     name: str, monkeypatch: pytest.MonkeyPatch

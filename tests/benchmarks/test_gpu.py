@@ -54,6 +54,7 @@ def test_modules_are_measured_without_a_gpu(capsys: pytest.CaptureFixture[str]) 
 
 
 @needs_nvrtc
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", ROWS)
 def test_the_modules_of_each_row_compile_and_spill_nothing(name: str) -> None:
     found = list(cuda_modules.every([name], ["float32"], 16))

@@ -9,6 +9,7 @@ import aotlite as al
 from benchmarks import alias_programs, graph_sizes
 from benchmarks.alias_programs import PROGRAMS, overlapping_reads, row_writes
 from benchmarks.graph_sizes import REASONS, Row, Size, measured, ours, sums, theirs
+from tests.thinning import thinned
 
 VALUES = alias_programs.values
 
@@ -53,10 +54,9 @@ def test_compiled_programs_equal_eager(name):
     assert expected == results_and_gradients(of, al, compiled)
 
 
-@pytest.mark.slow("compiles each program in both libraries")
-def test_no_program_is_larger_here_without_a_reason(torch):
-    for name, of in PROGRAMS.items():
-        assert ours(of).both <= theirs(of).both or name in REASONS, name
+@pytest.mark.parametrize("name", thinned([n for n in PROGRAMS if n not in REASONS], 5))
+def test_no_program_is_larger_here_without_a_reason(torch, name):
+    assert ours(PROGRAMS[name]).both <= theirs(PROGRAMS[name]).both
 
 
 def test_each_reason_is_of_a_program_that_there_is():
@@ -90,7 +90,11 @@ def test_sums_leave_out_what_one_library_refuses():
     assert sums(rows) == (1, 3, 7)
 
 
-def test_prints_ours_alone(capsys, tmp_path):
+def test_prints_ours_alone(capsys, tmp_path, monkeypatch):
+    few = {name: PROGRAMS[name] for name in list(PROGRAMS)[::8]} | {
+        "diagonal_written": PROGRAMS["diagonal_written"]
+    }
+    monkeypatch.setattr(graph_sizes, "PROGRAMS", few)
     file = tmp_path / "sizes.json"
     graph_sizes.main(["--ours-only", "--json", str(file)])
     printed = capsys.readouterr().out

@@ -35,6 +35,7 @@ def test_there_are_twenty_programs():
     assert 20 == len(PROGRAMS)
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("partition", saved.PARTITIONS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_compiled_program_equals_eager(name, partition):

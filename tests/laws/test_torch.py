@@ -153,6 +153,7 @@ def test_few_ops_have_nothing_to_compare():
 
 
 @pytest.mark.torch
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", list(filter(of_gradients, DIFFERENTIABLE)))
 def test_first_gradients_equal_torch(torch, name):
     for sample in of_gradients(name):

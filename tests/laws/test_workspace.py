@@ -104,6 +104,7 @@ def check(op: Op, count: int) -> int:
 CHECKED = [op for op in OPS.values() if kernel_op(op) is not None and samples_of(op.name)]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("op", [op for op in CHECKED if op.name.strip("_") not in SLOW], ids=str)
 def test_a_kernel_holds_no_more_than_its_op_states(op: Op) -> None:
     check(op, 2)

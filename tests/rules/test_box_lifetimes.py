@@ -63,7 +63,8 @@ def peak(run: Any, make: Any) -> float:
 
 
 @pytest.mark.rules("BOX-1", "BOX-2")
-@settings(max_examples=12)
+@pytest.mark.draws(long=12)
+@settings(max_examples=4)
 @given(plan=plans())
 def test_a_graph_holds_no_more_values_than_it_needs_at_once(plan: list[tuple[int, int]]) -> None:
     """By the interpreter, whose kernels may make two values besides, and from the third call on

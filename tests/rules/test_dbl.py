@@ -196,6 +196,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 
 
 @pytest.mark.rules("DBL-2")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("backend", ["reference", "auto"])
 @pytest.mark.parametrize("inner", [False, True], ids=["leaves", "computed"])
 @pytest.mark.parametrize("name", CASES)

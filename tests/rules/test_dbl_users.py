@@ -86,6 +86,7 @@ def seen_of(called: Callable[[Any], Any], between: int) -> list[Any]:
 
 
 @pytest.mark.rules("DBL-2", "RNG-1", "RNG-8")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("partition", ["default", "min_cut"])
 @pytest.mark.parametrize("name", STEPS)
 def test_third_derivatives_of_a_function_that_draws_are_eagers(name: str, partition: str) -> None:

@@ -314,6 +314,7 @@ def triples() -> Iterator[Any]:
 
 
 @pytest.mark.rules("DBL-2", "SUB-7")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("kind", "name", "option"), list(triples()))
 def test_third_derivatives_of_wrappers_are_eagers(kind: str, name: str, option: str) -> None:
     function = FUNCTIONS[name]

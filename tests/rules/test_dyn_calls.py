@@ -30,6 +30,7 @@ def calls(function: Any, n: int) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.rules("DYN-8")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("function", [added, with_default, counted], ids=lambda f: f.__name__)
 def test_a_call_with_other_arguments_is_of_another_region(function: Any, dynamic: Any) -> None:

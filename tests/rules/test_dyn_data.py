@@ -16,6 +16,7 @@ from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.ir.op import OPS, DataOp
 from aotlite.stages.s1_capture.data_sizes import PrefixValues
 from tests.helpers.data_programs import PROGRAMS, random_program
+from tests.thinning import thinned
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
 MIXED = [1.0, -1.0, 2.0, 3.0]
@@ -78,6 +79,7 @@ def drawn(seed: int, least: int = 0, most: int = 6) -> list[Sequence[float]]:
 
 # ------------------------------------------------------------------------------------- programs
 @pytest.mark.rules("DYN-30")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_are_eagers_at_every_count(name: str, dynamic: bool) -> None:
@@ -85,7 +87,7 @@ def test_programs_are_eagers_at_every_count(name: str, dynamic: bool) -> None:
     compiled = al.compile(
         function, dynamic=dynamic, backend="reference", verify=True, recompile_limit=64
     )
-    for seed in range(12):
+    for seed in range(5):
         agree(compiled, function, *drawn(seed, *(() if dynamic else (5, 5))))
 
 
@@ -100,7 +102,7 @@ def test_programs_of_kernels_give_what_eager_gives(name: str) -> None:
 
 
 @pytest.mark.rules("DYN-30")
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", thinned(range(60), 3))
 def test_random_programs_are_eagers_at_every_count(seed: int) -> None:
     function = random_program(seed)
     compiled = al.compile(

@@ -70,6 +70,7 @@ ALL = lines(*SNIPPETS.values())
 
 @pytest.mark.rules("DYN-33")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::SyntaxWarning")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("text", [*DRAWN, *ALL[::12]])
 def test_number_of_a_call_is_an_int_to_python(text: str) -> None:
     of_number, of_size = of_snippet(text)
@@ -243,6 +244,7 @@ FORMS: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.rules("DYN-33")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", FORMS)
 def test_type_and_identity_of_numbers_are_eagers(name: str) -> None:
     asks = FORMS[name]

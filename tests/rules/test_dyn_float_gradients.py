@@ -41,6 +41,7 @@ def derivatives(function: Callable[..., Any], values: Any, *args: object, orders
 
 
 @pytest.mark.rules("DYN-27")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -48,7 +49,7 @@ def test_one_backward_serves_every_number(name: str, dtype: str, backend: str) -
     """Bit for bit that of a compilation for the number."""
     function, values = FUNCTIONS[name], np.arange(1, 5).astype(dtype) / 3
     compiled = al.compile(function, dynamic=None, backend=backend)
-    for s in FLOATS:
+    for s in FLOATS if backend == "reference" else FLOATS[:3]:  # a compilation of C for each
         alone = al.compile(function, dynamic=False, backend=backend)
         assert derivatives(compiled, values, s) == derivatives(alone, values, s)
     assert len(compiled.entries) == 2 + (name == "a branch")

@@ -67,6 +67,7 @@ def takes(op: Any, args: tuple[Any, ...], i: int) -> tuple[Callable[..., Any], l
 
 
 @pytest.mark.rules("DYN-27")
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", [al.float32, al.float64], ids=str)
 @pytest.mark.parametrize("name", [n for op in PARTS for n in (op.name, f"{op.name}_") if n in OPS])
@@ -76,9 +77,9 @@ def test_an_op_in_parts_has_the_same_bits(name: str, dtype: Any, backend: str) -
     op: Any = OPS[name]
     numbers = [i for i, each in enumerate(op.schema.parameters) if "Scalar" in each.type.text]
     is_exact = backend == "reference"
-    chosen = NUMBERS if is_exact else (0.3, 1 - 2**-53, -0.7)  # a compilation of C for each
+    chosen = NUMBERS if is_exact else (0.3, 1 - 2**-53)  # a compilation of C for each
     seen = 0
-    for sample in samples_of(name.removesuffix("_"))[: 6 if is_exact else 2]:
+    for sample in samples_of(name.removesuffix("_"))[: 2 if is_exact else 1]:
         args = arguments(op, sample, dtype)
         for i in numbers if args is not None else ():
             assert args is not None
@@ -98,13 +99,14 @@ def test_an_op_in_parts_has_the_same_bits(name: str, dtype: Any, backend: str) -
 
 
 @pytest.mark.rules("DYN-27")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("dtype", [al.float16, al.bfloat16], ids=str)
 @pytest.mark.parametrize(
     "name", [n for n, op in OPS.items() if isinstance(op, PureOp) and numbers_in(op)]
 )
 def test_numbers_beside_16_bit_floats_are_rounded_as_in_eager(name: str, dtype: Any) -> None:
     op: Any = OPS[name]
-    for sample in samples_of(name)[:4]:
+    for sample in samples_of(name)[:2]:
         args = arguments(op, sample, dtype)
         for i in numbers_in(op) if args is not None else ():
             assert args is not None
@@ -142,6 +144,7 @@ USUAL: dict[str, Callable[[Any, float], Any]] = {
 
 
 @pytest.mark.rules("DYN-27")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", USUAL)
 def test_one_compilation_serves_every_number(name: str, backend: str) -> None:

@@ -37,6 +37,7 @@ SIZES = ((4, 9), (4, 9), (4, 7), (4, 12), (4, 5), (3, 7), (2, 6), (1, 9), (1, 3)
 
 
 @pytest.mark.rules("DYN-7", "DYN-3")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("name", CUT)

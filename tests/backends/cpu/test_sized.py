@@ -37,6 +37,7 @@ from tests.stages.helpers.journeys import journeys
 EXACT = CpuBackend(contract=False)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("low", [0, 2])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_c_for_all_sizes_is_the_graph_at_each(name, low):

@@ -185,7 +185,7 @@ def turned_by(user, way):
 @pytest.mark.slow("forks a process for each user and each way")
 @as_root
 @pytest.mark.draws(long=400)
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(st.lists(PARTS, min_size=2, max_size=3))
 def test_what_another_user_can_turn_elsewhere_is_refused(parts):
     """CC-15, by trying: each user but root tries to rename each part of the way, or to write in

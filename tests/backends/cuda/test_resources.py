@@ -62,6 +62,7 @@ def test_what_kernels_use_is_told(architecture: str) -> None:
 
 
 @needs_nvrtc
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("target", [A100, H100], ids=["sm_80", "sm_90"])
 def test_what_spills_gets_registers_as_long_as_a_block_leaves_any(target: Target) -> None:
     """64 values need more registers than 1024 threads can have, and than 256 do four times."""

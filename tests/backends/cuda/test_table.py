@@ -143,18 +143,18 @@ def right(
 
 
 @pytest.mark.slow("compiles hundreds of kernels, by NVRTC and for the host")
-@pytest.mark.parametrize("part", thinned(range(4)))
+@pytest.mark.parametrize("part", thinned(range(12), 12))
 def test_kernels_of_a_twelfth_of_the_samples_of_the_op_table_are_right(
     part: int, tmp_path: Path
 ) -> None:
-    assert 120 < right(of_table(NAMES[part::4], share=12), tmp_path, every=False)
+    assert 20 < right(of_table(NAMES[part::12], share=12), tmp_path, every=False)
 
 
-@pytest.mark.slow("compiles a hundred kernels, by NVRTC and for the host")
-def test_kernels_of_a_hundred_random_graphs_are_right(tmp_path: Path) -> None:
+@pytest.mark.slow("compiles kernels, by NVRTC and for the host")
+def test_kernels_of_fifty_random_graphs_are_right(tmp_path: Path) -> None:
     """Fused and divided as if they were large."""
-    found = chain(of_random(60), of_drawn(range(100)))
-    assert 30 < right(found, tmp_path, share=2, target=TARGETS[1], every=False)
+    found = chain(of_random(20), of_drawn(range(30)))
+    assert 10 < right(found, tmp_path, share=2, target=TARGETS[1], every=False)
 
 
 def test_kernels_that_were_wrong_are_right(tmp_path: Path) -> None:

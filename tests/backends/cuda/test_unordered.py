@@ -29,6 +29,7 @@ from tests.backends.cpu.helpers.printing import interpreted, same_bits
 from tests.backends.cuda.helpers.anywhere import Built
 from tests.backends.cuda.helpers.cuda_cases import Cases, inputs_of
 from tests.backends.cuda.helpers.hosted import ORDERS, compiler
+from tests.thinning import thinned
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
 needs_nvrtc = pytest.mark.skipif(
@@ -275,7 +276,7 @@ template <class T, class F> INLINE void combine_once(T *at, F f) { *at = f(*at);
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("architecture", thinned(["sm_80", "sm_90"]))
 def test_hardware_has_all_of_it(architecture: str) -> None:
     names = [name for name in PROGRAMS if name.endswith("_rows")]
     found = {

@@ -32,6 +32,7 @@ from aotlite.ir.scalar.expression import Affine, load
 from tests.backends.cpu.helpers.chosen_kernels import CHOSEN
 from tests.backends.cpu.test_printer import inputs_of
 from tests.backends.loops.helpers.drawn_programs import drawn
+from tests.thinning import first
 
 SIZES = (1, 3, 8, 50)
 """Points of a block: of these rows, parts of rows and several rows."""
@@ -59,11 +60,13 @@ def test_boxes_are_all_points_in_order(extents: tuple[int, ...]) -> None:
         assert all(math.prod([end - begin for begin, end in box]) <= most for box in found)
 
 
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("seeds", first(range(40), 12))
 @pytest.mark.parametrize("most", SIZES)
 def test_drawn_programs_have_the_same_bits_in_blocks_of_any_size(
-    most: int, monkeypatch: pytest.MonkeyPatch
+    most: int, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seed in range(40):
+    for seed in seeds:
         program, inputs = drawn(seed)
         expected = memory_of(program, inputs)
         with monkeypatch.context() as patch:
@@ -71,6 +74,7 @@ def test_drawn_programs_have_the_same_bits_in_blocks_of_any_size(
             assert expected == memory_of(program, inputs), f"seed {seed}"
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", CHOSEN)
 def test_chosen_kernels_have_the_same_bits_in_blocks_of_any_size(
     name: str, monkeypatch: pytest.MonkeyPatch

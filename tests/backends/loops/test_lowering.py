@@ -29,6 +29,7 @@ from aotlite.ir.scalar.primitives import PRIMITIVES
 from aotlite.testing.laws import graphs, graphs_of
 from tests.samples import samples_of
 from tests.stages.helpers.journeys import journeys
+from tests.thinning import first
 
 _SAMPLES = 12
 """Samples of each op, spread over those that there are. The long profile takes all."""
@@ -135,6 +136,7 @@ def check(name, samples):
 
 
 # ------------------------------------------------------------------------------------- single ops
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", OPS_WITH_LOOPS)
 def test_an_op_lowered_is_its_kernel(name):
     samples = samples_of(name)
@@ -161,8 +163,9 @@ def drawn(meta, seed):
     return (values * (4 if meta.dtype is al.uint64 else 1)).astype(meta.dtype.numpy)  # offsets
 
 
-def test_graphs_of_random_programs_lowered_are_the_graphs():
-    for journey in journeys(200):
+@pytest.mark.parametrize("numbers", first(range(200), 40))
+def test_graphs_of_random_programs_lowered_are_the_graphs(numbers):
+    for journey in journeys(200)[numbers.start : numbers.stop]:
         for graph in (journey.partition.forward, journey.partition.backward):
             if graph is not None:
                 arrays = [drawn(node.meta, k) for k, node in enumerate(graph.placeholders)]

@@ -31,6 +31,7 @@ def drawn(name: str, seed: int) -> tuple[list[Any], list[DType], int]:
     return ([values], [float32], lanes) if whole else ([values, places], [float32, int64], lanes)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", SELECTING)
 def test_points_at_once_have_the_bits_of_points_one_after_the_other(name: str) -> None:
     for seed in range(DRAWS):

@@ -102,6 +102,7 @@ def assert_sized(case: Sized, count, backend=LOOPS, units=UNITS, sizes=SIZES):
     return True, len(tried)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("low", [0, 2])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_for_all_sizes_is_the_graph_at_each(name, low):
@@ -141,7 +142,7 @@ def test_sizes_of_too_many_versions_compile_their_own(monkeypatch):
     assert len(made.versions) == 1
 
 
-@pytest.mark.parametrize("name", thinned(OPS_WITH_LOOPS))
+@pytest.mark.parametrize("name", thinned(OPS_WITH_LOOPS, 5))
 def test_an_op_for_all_sizes_is_its_kernel(name):
     samples = samples_of(name)
     for k, each in enumerate(graphs_of(name, samples[:: max(len(samples) // 6, 1)])):
