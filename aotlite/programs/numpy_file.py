@@ -10,16 +10,19 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
 import numpy as np
 
 from aotlite.eager.rng.generator import current
 from aotlite.ir.arrays import host_array
+from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph.node_text import identifier
 from aotlite.ir.graph.role import Hidden, Primal
 from aotlite.programs.records import ProgramRecords
 from aotlite.programs.state import ProgramState
 from aotlite.python_export import python_text, save
 from aotlite.python_export.program_facts import (
+    GradientOrder,
     PythonArgument,
     StateArray,
     check_writable,
@@ -49,6 +52,7 @@ def numpy_text(
         (standing.seed, standing.offset),
         size_facts(graphs_of(parts), None, program.guards, program.rooms),
     )
+    facts = attrs.evolve(facts, orders=tuple(_orders(program)))
     text = python_text(facts, **options)
     save(text, path)
     return text
@@ -63,6 +67,30 @@ def _arguments(program: ProgramRecords) -> Iterator[PythonArgument]:
             yield PythonArgument(text, place, same_as=same)
         elif isinstance(leaf, (bool, int, float, complex)):
             yield PythonArgument(text, place, leaf, is_number=True)
+
+
+def _orders(program: ProgramRecords) -> Iterator[GradientOrder]:
+    """The orders behind the first one, each for gradients of all results, with a history."""
+    found: Any = program.orders
+    joint = program.records.joint
+    while found:
+        wanted = dict.fromkeys(joint.layouts, True)
+        chosen = next((each for each in found if dict(each[0]) == wanted), None)
+        if chosen is None:
+            raise noted(
+                UnsupportedError(
+                    "to_python: the program has no derivatives for gradients of all results "
+                    "together, expected those"
+                ),
+                "Export it with order=1. (PYX-15)",
+            )
+        _, records, found = chosen
+        joint = records.joint
+        yield GradientOrder(
+            records.partition.forward,
+            records.partition.backward,
+            tuple([(role, index) for role, index in records.results if index is not None]),
+        )
 
 
 def _state(state: ProgramState) -> Iterator[StateArray]:

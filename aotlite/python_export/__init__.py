@@ -8,14 +8,16 @@
     program_facts    the facts of a program
     entry_text       arguments, state, writes and results
     pullback_text    cotangents and gradients
+    order_text       gradients of gradients
     cupy_text        a file of NumPy as one of CuPy
 
-Spec: `specs/to_python.md`. Rules: PYX-1 to PYX-14.
+Spec: `specs/to_python.md`. Rules: PYX-1 to PYX-15.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +35,7 @@ from aotlite.python_export.entry_text import EntryText
 from aotlite.python_export.file_parts import FileParts
 from aotlite.python_export.kernels.argument_text import literal
 from aotlite.python_export.line_layout import laid_out
+from aotlite.python_export.order_text import OrdersText
 from aotlite.python_export.program_facts import GivenCall, PythonProgram, program_of
 from aotlite.python_export.pullback_text import PullbackText
 
@@ -62,7 +65,8 @@ def python_text(
         pullback = PullbackText(entry)
         functions.append(pullback.backward_text())
         pullback.write()
-        functions += _with_backward(entry, pullback)
+        higher = OrdersText(pullback) if program.orders else None
+        functions += _with_backward(entry, pullback, higher)
     else:
         functions.append(_entry(entry))
     held = _held(program, entry, with_values=state)
@@ -169,28 +173,39 @@ def _entry(entry: EntryText) -> str:
     return f"{head}\n{_indented(lines)}"
 
 
-def _with_backward(entry: EntryText, pullback: PullbackText) -> list[str]:
-    """The entry that also returns the pullback, and the one that does not."""
+def _with_backward(
+    entry: EntryText, pullback: PullbackText, higher: OrdersText | None
+) -> list[str]:
+    """The entries that also return a pullback, and the one that does not; behind the graphs of
+    higher orders, where there are any."""
     name, given = entry.program.name, [*entry.program.parameters]
-    defaults = [f"{each}=None" for each in pullback.parameters]
-    inner = [f"def pullback({', '.join(defaults)}):"]
-    inner += [f"    {line}" for line in _pullback_lines(pullback)]
-    lines = [
-        '"""Returns the results, and `pullback`: cotangents of results -> gradients by name."""'
-    ]
-    lines += [*entry.lines, "", *inner, "", f"return {entry.returned_text()}, pullback"]
-    whole = f"def {name}_with_backward({_parameters(entry)}):\n{_indented(lines)}"
+    whole = _entry_with(entry, pullback, "with_backward", pullback.lines)
+    rest = []
+    if higher is not None:
+        last = _entry_with(entry, pullback, f"of_order_{higher.order}", higher.pullback_lines())
+        rest = [*higher.functions, last]
     if entry.has_state:
         given.append("state=state")
     short = [
         '"""Returns the results; writes the arrays that the function writes."""',
         f"return {name}_with_backward({', '.join(given)})[0]",
     ]
-    return [whole, f"def {name}({_parameters(entry)}):\n{_indented(short)}"]
+    return [*rest, whole, f"def {name}({_parameters(entry)}):\n{_indented(short)}"]
 
 
-def _pullback_lines(pullback: PullbackText) -> list[str]:
-    return ['"""Returns the gradients; None for a cotangent stands for zeros."""', *pullback.lines]
+def _entry_with(entry: EntryText, pullback: PullbackText, suffix: str, body: Sequence[str]) -> str:
+    """The entry that returns the results and a pullback with these lines."""
+    again = suffix != "with_backward"
+    gives = "(gradients, pullback)" if again else "the gradients"
+    defaults = [f"{each}=None" for each in pullback.parameters]
+    inner = [f"def pullback({', '.join(defaults)}):"]
+    inner.append(f'    """Returns {gives}; None for a cotangent stands for zeros."""')
+    inner += [f"    {line}" for line in body]
+    lines = [
+        '"""Returns the results, and `pullback`: cotangents of results -> gradients by name."""'
+    ]
+    lines += [*entry.lines, "", *inner, "", f"return {entry.returned_text()}, pullback"]
+    return f"def {entry.program.name}_{suffix}({_parameters(entry)}):\n{_indented(lines)}"
 
 
 def file_text(
@@ -220,7 +235,7 @@ _WRITTEN = "Written by aotlite's to_python. It checks shapes, dtypes and strides
 
 def _quiet(function: str) -> str:
     """The function with NumPy's warnings off where it computes, as in aotlite."""
-    is_graph = function.startswith(("def forward(", "def backward("))
+    is_graph = re.match(r"def (forward|backward)(_\d+)?\(", function) is not None
     return f'@np.errstate(all="ignore")\n{function}' if is_graph else function
 
 

@@ -59,6 +59,18 @@ class StateArray:
 
 
 @attrs.frozen(eq=False)
+class GradientOrder:
+    """One order behind the first, for gradients of all results that have a history."""
+
+    forward: Graph
+    """Computes the gradients of the order before, from its saved values and its cotangents."""
+    backward: Graph | None
+    """None where these gradients have none."""
+    gradients: tuple[tuple[Any, int], ...]
+    """(input, index of the result of `forward` that is its gradient)."""
+
+
+@attrs.frozen(eq=False)
 class PythonProgram:
     """A program as `entry_text` writes it."""
 
@@ -78,6 +90,8 @@ class PythonProgram:
     generator: tuple[int, int]
     """The seed and the offset at which the file's random stream begins."""
     sizes: SizeFacts = NO_SIZES
+    orders: tuple[GradientOrder, ...] = ()
+    """The orders of derivatives behind the first one."""
 
     def argument(self, index: int) -> str:
         """The text of a flat argument."""

@@ -56,6 +56,8 @@ class PullbackText:
         self.lines: list[str] = []
         self.direct: dict[Any, str] = {}
         """The variables of gradients that reach an input without the backward graph."""
+        self.added: list[tuple[str, str, ViewFacts | None]] = []
+        """(parameter, variable, view) of each cotangent that is added to a part of a variable."""
         self._check()
 
     def _check(self) -> None:
@@ -84,7 +86,7 @@ class PullbackText:
     def write(self) -> None:
         """Writes the lines of `pullback`, from cotangents to gradients."""
         for role, node in self.tangents.items():
-            if self._own_cotangent(role):
+            if self.has_own_cotangent(role):
                 self._tangent(str(Tangent(role)), node.meta, self._parameter(role))
             else:
                 self._tangent(str(Tangent(role)), node.meta, "None")
@@ -94,7 +96,7 @@ class PullbackText:
         self._result()
         self.entry.check_sizes([*self.lines, *self.function.lines])
 
-    def _own_cotangent(self, role: Any) -> bool:
+    def has_own_cotangent(self, role: Any) -> bool:
         """Whether the caller hands over the whole cotangent: not of a base, which no one has."""
         return not isinstance(role, IntermediateBase)
 
@@ -105,10 +107,14 @@ class PullbackText:
         return name
 
     def _tangent(self, name: str, meta: Any, value: str) -> None:
+        self.lines.append(self.cotangent(name, value, meta))
+
+    def cotangent(self, name: str, value: str, meta: Any) -> str:
+        """The line that checks and copies a cotangent; `value` is "None" for zeros."""
         text = f"{literal(value)}, {value}" if value != "None" else f"{literal(name)}, None"
         shape, strides = literal(tuple(meta.shape)), literal(tuple(meta.stride))
         call = f"{self.parts.use('_cotangent')}({text}, {shape}, {literal(meta.dtype.numpy)}"
-        self.lines.append(f"{name} = {call}, {strides})")
+        return f"{name} = {call}, {strides})"
 
     def _add(self, index: int, output: Any) -> None:
         """Writes the lines that add the cotangent of a result that is no value of the forward."""
@@ -147,6 +153,7 @@ class PullbackText:
         )
         if view is not None and view.chain.repeats:
             raise _refused(f"result {index} is a view that shows elements more than once")
+        self.added.append((name, target, view))
         name_of_part = part if part == target else "part"
         lines = [] if part == target else [f"    part = {part}"]
         self.lines += [f"if {name} is not None:", *lines, f"    {name_of_part} += {name}"]

@@ -15,7 +15,7 @@ Each is compared with eager, so that five that agree with it agree with each oth
 values, writes, shapes, sharing of memory and gradients. Drawn programs compute with exact numbers
 (`aotlite.testing.observe.exact_numbers`): every bit is compared. Every second one has sines of its
 results behind them, which are not exact: there, floats are equal to 1e-5, all others to the bit.
-Gradients of gradients are compared too, but for numpy: a file has first gradients alone.
+Gradients of gradients are compared too.
 Prints, for each way, how many calls agree, differ, or are refused, and why.
 """
 
@@ -52,6 +52,7 @@ from tests.interchange.random_programs import BACKENDS, LIMITS, is_of_zero
 from tests.programs.demo_in_five import trained
 from tests.programs.gradients_of_gradients import derivative_differences
 from tests.python_export.random_programs import outcome
+from tests.python_export.second_order import derivatives_by_file
 
 TOLERANCE = 1e-5
 SECOND = ", order 2"
@@ -184,11 +185,14 @@ def second_results(drawn: Program, ways: Sequence[str]) -> Iterator[tuple[str, i
     """(way, call, result) of first and second derivatives of the calls that have some."""
     function = drawn.function_of(LIBRARY)
     for number, call in enumerate(drawn.calls):
-        for way, body in bodies(function, ways, order=2).items():
+        both = bodies(function, ways, order=2)
+        for way, body in {**both, **({"numpy": function} if "numpy" in ways else {})}.items():
             if not call.grad:
                 continue
+            by = {"found_by": derivatives_by_file} if way == "numpy" else {}
+            setup = partial(setup_of, LIBRARY, call)
             try:
-                found = derivative_differences(partial(setup_of, LIBRARY, call), body, function)
+                found = derivative_differences(setup, body, function, **by)
             except JUDGE.refusals as error:
                 yield way, number, Result("refused", str(error).splitlines()[0])
                 continue

@@ -21,7 +21,7 @@ def derivatives(setup: Setup, body: Callable[..., Any]) -> list[np.ndarray | Non
     """d f / d leaves, then d |d f / d leaves|^2 / d leaves, for f the sum of squares of all results
     with a history; None if there are no such results or leaves."""
     values, args = setup()
-    leaves = [v for v in _once(values) if asked(v, "is_leaf") is True and v.requires_grad]
+    leaves = leaves_of(values)
     results = [r for r in _once(body(*args)) if r.requires_grad]
     if not leaves or not results:
         return None
@@ -35,16 +35,26 @@ def derivatives(setup: Setup, body: Callable[..., Any]) -> list[np.ndarray | Non
     return [None if each is None else each.detach().numpy().copy() for each in found]
 
 
+def leaves_of(values: Sequence[Any]) -> list[Any]:
+    """The leaves that require grad, each once."""
+    return [v for v in _once(values) if asked(v, "is_leaf") is True and v.requires_grad]
+
+
 def _once(values: Sequence[Any]) -> list[Any]:
     return list({id(value): value for value in tensors_in(LIBRARY, values)}.values())
 
 
 def derivative_differences(
-    setup: Setup, mine: Callable[..., Any], its: Callable[..., Any], tolerance: float = 1e-5
+    setup: Setup,
+    mine: Callable[..., Any],
+    its: Callable[..., Any],
+    tolerance: float = 1e-5,
+    found_by: Callable[..., list[Any] | None] = derivatives,
 ) -> list[str] | None:
     """How derivatives of `mine` differ from those of `its`; None if `its` has none, or raises.
 
     Numbers are equal if those of `its` are exact, else to the tolerance, of the largest of them.
+    `found_by` computes those of `mine`.
     """
     try:
         expected = derivatives(setup, its)
@@ -52,7 +62,7 @@ def derivative_differences(
         return None
     if expected is None:
         return None
-    found = derivatives(setup, mine)
+    found = found_by(setup, mine)
     if found is None or [x is None for x in found] != [x is None for x in expected]:
         return [f"derivatives are {found}, expected {expected}"]
     pairs = [
