@@ -117,13 +117,12 @@ def knowing(program: LoopProgram) -> LoopProgram:
     return attrs.evolve(program, steps=tuple(steps))
 
 
-def forgetful(step: Step) -> Step:
-    """The step without what it knows of its template."""
-    if type(step) is not Kernel:
-        return step
-    return Kernel(step.name, step.extents, step.space, step.body, vector=step.vector)
+def forgetful(kernel: Kernel) -> Kernel:
+    """The kernel without what it knows of its template."""
+    return Kernel(kernel.name, kernel.extents, kernel.space, kernel.body, vector=kernel.vector)
 
 
 def unknowing(program: LoopProgram) -> LoopProgram:
     """The program with kernels that know nothing of templates."""
-    return attrs.evolve(program, steps=tuple(map(forgetful, program.steps)))
+    steps = [forgetful(step) if type(step) is Kernel else step for step in program.steps]
+    return attrs.evolve(program, steps=tuple(steps))
