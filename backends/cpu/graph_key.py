@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -53,7 +53,7 @@ def graph_key(graph: Graph, threads: int) -> str | None:
 
 # ----------------------------------------------------------------------------------------- graphs
 def _words(graph: Graph) -> Iterator[str]:
-    numbers = {node: f"%{k}" for k, node in enumerate(graph.nodes)}
+    numbers: Texts = {node: f"%{k}" for k, node in enumerate(graph.nodes)}
     constant_bytes = 0
     for node in graph.nodes:
         if node.op == "get_attr":
@@ -80,7 +80,11 @@ def _array(value: object) -> str:
     return f"{value.dtype.name} {value.shape} {value.strides} {value.tobytes().hex()}"
 
 
-def _word(value: Any, numbers: Mapping[Node, str]) -> str:
+Texts = dict[Node | TensorMeta, str]
+"""The numbers of nodes, and the texts of metas that have been met."""
+
+
+def _word(value: Any, numbers: Texts) -> str:
     """Returns a text that differs for different values of any type: 1, 1.0 and True differ."""
     kind = type(value)
     if kind is Node:
@@ -88,7 +92,10 @@ def _word(value: Any, numbers: Mapping[Node, str]) -> str:
     if kind is tuple:
         return f"({','.join([_word(item, numbers) for item in value])})"
     if kind is TensorMeta:
-        return _meta(value)
+        found = numbers.get(value)
+        if found is None:
+            found = numbers[value] = _meta(value)
+        return found
     if kind is int and value.bit_length() > _MOST_BITS:  # Python refuses to write its digits
         raise Unkeyed
     if kind in _PLAIN:

@@ -331,7 +331,12 @@ def reads(step: Step) -> set[int]:
     """Returns the buffers that a step reads."""
     match step:
         case Kernel():
-            return set(loaded(step)) | set(named_by(step, _combined))
+            if step.shared is not None:
+                template, buffers = step.shared
+                return {buffers[k] for k in template.read}
+            stores = [each for each in stores_of(step) if each.combine and not each.from_identity]
+            combined = {store.buffer for store in stores}
+            return {value.args[0] for value in loads_of(step)} | combined
         case Gemm():
             return {step.a.buffer, step.b.buffer}
         case Extern():
@@ -355,12 +360,18 @@ def writes(step: Step) -> set[int]:
 
 def loaded(kernel: Kernel) -> Sequence[int]:
     """Returns the buffer of each load of a kernel, in the order of `loads_of`."""
-    return named_by(kernel, _of_loads)
+    if kernel.shared is None:
+        return [value.args[0] for value in loads_of(kernel)]
+    template, buffers = kernel.shared
+    return [buffers[k] for k in template.loaded]
 
 
 def stored(kernel: Kernel) -> Sequence[int]:
     """Returns the buffer of each store of a kernel, in order."""
-    return named_by(kernel, _of_stores)
+    if kernel.shared is None:
+        return [store.buffer for store in stores_of(kernel)]
+    template, buffers = kernel.shared
+    return [buffers[k] for k in template.stored]
 
 
 def named_by(
@@ -372,19 +383,6 @@ def named_by(
         return question(kernel, *arguments)
     template, buffers = kernel.shared
     return [buffers[k] for k in template.places(question, *arguments)]
-
-
-def _of_loads(kernel: Kernel) -> Sequence[int]:
-    return [value.args[0] for value in loads_of(kernel)]
-
-
-def _of_stores(kernel: Kernel) -> Sequence[int]:
-    return [store.buffer for store in stores_of(kernel)]
-
-
-def _combined(kernel: Kernel) -> Sequence[int]:
-    stores = [each for each in stores_of(kernel) if each.combine and not each.from_identity]
-    return [store.buffer for store in stores]
 
 
 def happens(step: Step) -> bool:

@@ -151,7 +151,7 @@ class _ProgramPrinter:
             self.library.dtypes.add(buffer.dtype)
         is_sized = self.sizes is not None
         self.alike = {} if is_sized else self._alike()
-        products = {} if is_sized else shared_products(self.program.steps, self.stem)
+        products = shared_products(() if is_sized else self.program.steps, self.stem)
         for k, step in enumerate(self.program.steps):
             if type(step) is Extern:
                 self.segments.append(step)
@@ -172,7 +172,9 @@ class _ProgramPrinter:
                 kind = self.kinds[step.c.buffer]
                 call = shared_gemm(step, kind, self._place, self._in_slots, products)
                 self.calls[-1] += [call] if call else gemm_lines(step, kind, self._in_slots)
-        shared = [f"static const al_product {name} = {{{p}}};" for p, name in products.items()]
+        shared = [
+            f"static const al_product {name} = {{{p}}};" for p, name in products.names.items()
+        ]
         lines = [*shared, *lines]
         names = [each for each in self.segments if type(each) is str]
         tables = SharedSteps(self.library)
@@ -210,8 +212,10 @@ class _ProgramPrinter:
         if alike.printed is not None:
             self._count(alike.printed.points, alike.printed.each)
             own = [buffers[place] for place in alike.printed.places]
-            where = list(map(self._place, own)), list(map(self._in_slots, own))
-            self.calls[-1].append(alike.printed.call(kernel.name, *where))
+            call = alike.printed.call(
+                kernel.name, list(map(self._place, own)), lambda: list(map(self._in_slots, own))
+            )
+            self.calls[-1].append(call)
         return lines
 
     # --- kernels

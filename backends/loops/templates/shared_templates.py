@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from aotlite.backends.loops.program import Kernel, Statement
+from aotlite.backends.loops.program import Kernel, Statement, loaded, reads, stored
 from aotlite.backends.loops.templates.kernel_template import buffers_of, renamed_body
 
 T = TypeVar("T")
@@ -34,6 +34,18 @@ class SharedTemplate:
     """Those of `kernel`, each once."""
     known: dict[Hashable, Any] = attrs.field(factory=dict)
     """What passes found out about it and made of it."""
+    loaded: Buffers = attrs.field(init=False)
+    """The places among `buffers` of each load's buffer, as `program.loaded` has them."""
+    stored: Buffers = attrs.field(init=False)
+    read: Buffers = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        kernel = self.kernel
+        places = {number: place for place, number in enumerate(self.buffers)}
+        self.loaded, self.stored, self.read = [
+            tuple([places[number] for number in numbers])
+            for numbers in (loaded(kernel), stored(kernel), reads(kernel))
+        ]
 
     def body_on(self, buffers: Buffers) -> tuple[Statement, ...]:
         """Returns the statements of the kernel that has these buffers."""
@@ -103,9 +115,16 @@ def about(kernel: Kernel, question: Callable[..., T], *arguments: Hashable) -> T
 def changed(make: Callable[..., Kernel], kernel: Kernel, *arguments: Hashable) -> Kernel:
     """Returns `make(kernel, *arguments)`, which has the same name. It is made once for each
     template."""
-    found = combined(make, (kernel,), kernel.name, *arguments)
-    assert found is not None
-    return found
+    if kernel.shared is None:
+        return make(kernel, *arguments)
+    template, buffers = kernel.shared
+    key = (make, pattern(buffers), *arguments)
+    found = template.known.get(key)
+    if found is None:
+        result = make(kernel, *arguments)
+        template.known[key] = _SAME if result is kernel else made(result, buffers)
+        return result
+    return kernel if found is _SAME else found.on(buffers, kernel.name)
 
 
 def combined(
@@ -127,13 +146,7 @@ def combined(
         known[key] = None if kernel is None else made(kernel, buffers)
         return kernel
     found: MadeKernel | None = known[key]
-    if found is None:
-        return None
-    if found.template is kernels[-1].shared[0] and name == kernels[-1].name:
-        own = tuple([buffers[k] for k in found.places])
-        if own == kernels[-1].shared[1]:
-            return kernels[-1]
-    return found.on(buffers, name)
+    return None if found is None else found.on(buffers, name)
 
 
 def made(kernel: Kernel, buffers: Buffers) -> MadeKernel:
@@ -145,7 +158,15 @@ def made(kernel: Kernel, buffers: Buffers) -> MadeKernel:
 def pattern(buffers: Buffers) -> Buffers:
     """Returns each buffer's place in the order of their numbers: which of them are equal, and which
     is the greater one."""
-    if len(buffers) == 1:
-        return (0,)
+    if len(buffers) < 3:
+        return (
+            (0,)
+            if len(buffers) < 2
+            else _OF_TWO[(buffers[0] > buffers[1]) - (buffers[0] < buffers[1])]
+        )
     ranks = {buffer: k for k, buffer in enumerate(sorted(set(buffers)))}
     return tuple([ranks[buffer] for buffer in buffers])
+
+
+_SAME = "the kernel itself"
+_OF_TWO = {-1: (0, 1), 0: (0, 0), 1: (1, 0)}

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import attrs
+
 from aotlite.backends.cpu.emit.calls.shared_steps import Place, SharedCall
 from aotlite.backends.loops.program import Gemm, MatrixWindow, Step
 from aotlite.ir import dtypes
@@ -22,11 +24,46 @@ BATCH_AXES = 4
 """The batch axes of the C struct `al_product`; further ones become C loops."""
 
 
-def shared_products(steps: Iterable[Step], stem: str) -> dict[str, str]:
-    """Returns the C name of the record of each product that several steps have (REG-2)."""
-    count = Counter([_record(step) for step in steps if type(step) is Gemm])
-    several = [text for text, uses in count.items() if uses > 1 and text]
-    return {text: f"{stem}_product{k}" for k, text in enumerate(several)}
+Geometry = tuple[object, ...]
+
+
+@attrs.frozen
+class SharedProducts:
+    """The records of matrix products that several steps have (REG-2)."""
+
+    names: Mapping[str, str]
+    """The C name of each record, by its text."""
+    found: Mapping[Geometry, tuple[str, bool]]
+    """Of products by their geometry: the name, and whether the operands change places."""
+
+
+def shared_products(steps: Iterable[Step], stem: str) -> SharedProducts:
+    """Returns the records of the products that several steps have."""
+    first, uses = dict[Geometry, Gemm](), Counter[Geometry]()
+    for step in steps:
+        if type(step) is Gemm:
+            geometry = _geometry(step)
+            first.setdefault(geometry, step)
+            uses[geometry] += 1
+    records = {geometry: _record(step) for geometry, step in first.items()}
+    count = Counter[str]()
+    for geometry, text in records.items():
+        count[text] += uses[geometry]
+    several = [text for text, number in count.items() if number > 1 and text]
+    names = {text: f"{stem}_product{k}" for k, text in enumerate(several)}
+    found = {
+        geometry: (names[text], _is_turned(first[geometry]))
+        for geometry, text in records.items()
+        if text in names
+    }
+    return SharedProducts(names, found)
+
+
+def _geometry(step: Gemm) -> Geometry:
+    """Returns all of a product but its buffers, and places in them."""
+    a, b, c = step.a, step.b, step.c
+    strides = a.batch, a.row, a.column, b.batch, b.row, b.column, c.batch, c.row, c.column
+    return step.batch, step.m, step.n, step.k, *strides
 
 
 def _record(step: Gemm) -> str:
@@ -43,33 +80,40 @@ def shared_gemm(
     dtype: DType,
     place: Callable[[int], Place],
     pointer: Callable[[int], str],
-    shared: Mapping[str, str],
+    shared: SharedProducts,
 ) -> SharedCall | None:
     """Returns the call of a product whose record several steps have; None if it has its own.
     `place` returns the slot of a buffer and bytes behind it, `pointer` the C text of its address.
     """
-    name = shared.get(_record(step)) if shared else None
-    if name is None:
+    name, is_turned = shared.found.get(_geometry(step), ("", False))
+    if not name:
         return None
-    windows = _as_called(step)[:3]
+    windows = (step.b, step.a, step.c) if is_turned else (step.a, step.b, step.c)
     kind = "f64" if dtype is dtypes.float64 else "f32"
-    function = "dgemm_batched" if kind == "f64" else "sgemm_batched"
-    pointers = [f"(m_{kind} *){pointer(w.buffer)} + {w.start}" for w in windows]
     places = []
     for window in windows:
         slot, behind = place(window.buffer)
         places.append((slot, behind + window.start * dtype.itemsize))
-    direct, run = [
-        f"runtime->{function}(&{name}, 1, {a}, {b}, 0, {c});"
-        for a, b, c in (pointers, ("own[0]", "own[1]", "own[2]"))
-    ]
-    return SharedCall(step.name, f"{name}_{kind}_on", run, tuple(places), (direct,))
+
+    def run(a: str, b: str, c: str) -> str:
+        function = "dgemm_batched" if kind == "f64" else "sgemm_batched"
+        return f"runtime->{function}(&{name}, 1, {a}, {b}, 0, {c});"
+
+    def lines() -> list[str]:
+        return [run(*[f"(m_{kind} *){pointer(w.buffer)} + {w.start}" for w in windows])]
+
+    body = run("own[0]", "own[1]", "own[2]")
+    return SharedCall(step.name, f"{name}_{kind}_on", body, tuple(places), lines)
+
+
+def _is_turned(step: Gemm) -> bool:
+    """Whether C is column-major, and BLAS writes rows: C^T = B^T A^T."""
+    return _leading(step.c, step.m, step.n)[0]
 
 
 def _as_called(step: Gemm) -> tuple[MatrixWindow, MatrixWindow, MatrixWindow, int, int]:
     a, b, c, m, n = step.a, step.b, step.c, step.m, step.n
-    if _leading(c, m, n)[0]:
-        # C is column-major, and BLAS writes rows: C^T = B^T A^T.
+    if _is_turned(step):
         a, b, c, m, n = _transposed(b), _transposed(a), _transposed(c), n, m
     return a, b, c, m, n
 

@@ -14,7 +14,7 @@ Spec: `specs/equal_regions.md`, REG-2, REG-3.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 import attrs
@@ -75,8 +75,8 @@ class SharedCall:
     body: str
     """The statement of that function."""
     places: tuple[Place, ...]
-    lines: tuple[str, ...]
-    """The call outside of tables."""
+    lines: Callable[[], Sequence[str]]
+    """Returns the call outside of tables."""
 
 
 @attrs.frozen
@@ -101,16 +101,22 @@ class SharedKernel:
         most = most_chunks(units, points * each)
         return SharedKernel(name, places, units * together, most, points, each)
 
-    def call(self, note: str, places: Sequence[Place], pointers: Sequence[str]) -> SharedCall:
+    def call(
+        self, note: str, places: Sequence[Place], pointers: Callable[[], Sequence[str]]
+    ) -> SharedCall:
         """Returns the call of a step on pointers, in the order of `places`, which are these."""
         run = f"spread(runtime, {self.name}_task, own, {self.most});"
-        if self.most > 1:
-            lines = ["{", f"void *own[] = {{{', '.join(pointers)}}};", run, "}"]
-        else:
+        if self.most < 2:
             own = ", ".join([f"own[{k}]" for k in range(len(places))])
             run = f"{self.name}({own}, 0, {self.units});"
-            lines = [f"{self.name}({', '.join(pointers)}, 0, {self.units});"]
-        return SharedCall(note, f"{self.name}_on", run, tuple(places), tuple(lines))
+
+        def lines() -> Sequence[str]:
+            given = ", ".join(pointers())
+            if self.most > 1:
+                return ["{", f"void *own[] = {{{given}}};", run, "}"]
+            return [f"{self.name}({given}, 0, {self.units});"]
+
+        return SharedCall(note, f"{self.name}_on", run, tuple(places), lines)
 
 
 @attrs.define
@@ -137,7 +143,7 @@ class SharedSteps:
             if len(steps) < FEWEST:
                 for each in steps or group:
                     lines += (
-                        [each] if isinstance(each, str) else [f"/* {each.note} */", *each.lines]
+                        [each] if isinstance(each, str) else [f"/* {each.note} */", *each.lines()]
                     )
             else:
                 lines.append(self._table(steps, f"{stem}_steps{len(lines)}"))
