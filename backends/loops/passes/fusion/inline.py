@@ -153,8 +153,8 @@ class _Inliner:
     def _define(self, kernel: Kernel, place: int, cost: float) -> None:
         for index, number in enumerate(stored(kernel)):
             if self.writers[number] == [place] and self.readers[number]:
-                read = named_by(kernel, _read_for, index)
-                loads = dict(zip(read, about(kernel, _bytes_for, index), strict=True))
+                read, nbytes = named_by(kernel, _read_for, index), about(kernel, _bytes_for, index)
+                loads = dict(zip(read, nbytes, strict=True))
                 found = StoredValue(kernel, index, number, place, cost, loads)
                 if self._is_worth_it(found):
                     self.chosen[number] = found
@@ -186,14 +186,13 @@ class _Inliner:
         values = [self.chosen[n] for n in dict.fromkeys(loaded(kernel)) if n in self.chosen]
         if not values:
             return kernel, {}
-        kernels = [kernel, *[each.kernel for each in values]]
-        if any(each.shared is None for each in kernels):
+        if kernel.shared is None or None in [each.kernel.shared for each in values]:
             return self._pulled_anew(kernel, place)
-        buffers = tuple([number for each in kernels for number in each.shared[1]])
-        of_values = [
-            (each.kernel.shared[0], each.index, each.operations, self._overwritten(each, place))
-            for each in values
-        ]
+        buffers, of_values = kernel.shared[1], list[object]()
+        for each in values:
+            template, own = each.kernel.shared
+            buffers += own
+            of_values += template, each.index, each.operations, self._overwritten(each, place)
         key = StoredValue, pattern(buffers), *of_values
         known = kernel.shared[0].known
         if key not in known:
@@ -274,10 +273,14 @@ class _Inliner:
     def _overwritten(self, found: StoredValue, place: int) -> tuple[bool | None, ...]:
         """Returns, for each buffer that the value loads, whether the kernel at this place is the
         only step that overwrites it between the value's kernel and itself; None if no step does."""
-        between = [
-            [w for w in self.writers[number] if found.place < w <= place] for number in found.loads
-        ]
-        return tuple([each == [place] if each else None for each in between])
+        return tuple([self._between(number, found.place, place) for number in found.loads])
+
+    def _between(self, number: int, first: int, last: int) -> bool | None:
+        writers = self.writers[number]
+        if not writers or writers[-1] <= first:
+            return None
+        between = [place for place in writers if first < place <= last]
+        return between == [last] if between else None
 
 
 def _in_place(number: int, value: Scalar, kernel: Kernel) -> bool:
