@@ -9,6 +9,7 @@ import attrs
 
 from aotlite.export.fake_mode import check_one_mode
 from aotlite.ir.graph import Graph, name_from
+from aotlite.ir.provenance.fixed_calls import warning_of_fixed
 from aotlite.pipeline import STAGES, Request
 from aotlite.pipeline.arguments import FlatArguments, flat_results, on_leaves
 from aotlite.pipeline.journey import retraced
@@ -42,7 +43,8 @@ class CapturedCut:
 
 def cut_of(function: Callable[..., Any], call: FlatArguments, options: Options) -> CapturedCut:
     """Runs stages 1 to 8. Arguments may be tensors of a fake mode (EXP-18), and marked sizes are
-    symbols (EXP-19). Raises ExportError for tensors of two modes."""
+    symbols (EXP-19). Raises ExportError for tensors of two modes. Warns of calls of clocks, files
+    and random numbers whose answers the graph has fixed (PRG-7)."""
     check_one_mode(call.leaves)
     call = attrs.evolve(call, takes_fakes=True)
     graphs: dict[str, Any] = {}
@@ -63,6 +65,6 @@ def cut_of(function: Callable[..., Any], call: FlatArguments, options: Options) 
         made.append(CapturedCut(*records, hidden, graphs["7 simplify"]))
 
     compilation = Compilation.begin(options, STAGES)
-    with compiling(request, compilation):
+    with warning_of_fixed(f"export: {name}"), compiling(request, compilation):
         retraced(request, compilation, rest)
     return made[0]

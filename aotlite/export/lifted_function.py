@@ -71,6 +71,11 @@ class LiftedFunction:
     are_tensors: tuple[bool, ...] = ()
     """Of each result whether it is a tensor."""
 
+    @property
+    def __name__(self) -> str:
+        """The name of the Module's class."""
+        return type(self.module).__name__
+
     def __call__(self, state: Sequence[Tensor], args: Any, kwargs: Any) -> Any:
         values = {
             place: tensor

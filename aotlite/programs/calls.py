@@ -23,6 +23,7 @@ from aotlite.ir.errors import (
 from aotlite.ir.filesystem.atomic_files import read_whole, write_whole
 from aotlite.ir.forks import lock
 from aotlite.ir.graph import Graph
+from aotlite.ir.provenance.fixed_calls import fixed_words
 from aotlite.pipeline import STAGES
 from aotlite.pipeline.arguments import call_of, results_for_caller
 from aotlite.pipeline.options import make_options
@@ -258,7 +259,8 @@ def program(
     found = ExportedProgram(made.records, made.state)
     calls = [each for each in found.baked_in if " at " in each]
     if calls:
-        warnings.warn(_warning(found.name, calls), ExportWarning, stacklevel=2)
+        what = f"export: program {found.name}"
+        warnings.warn(fixed_words(what, calls), ExportWarning, stacklevel=2)
     return found
 
 
@@ -276,8 +278,3 @@ def load(
         noted(error, f"in the file {os.fspath(path)!r}")
         raise
     return ExportedProgram(records, state, backend=backend)
-
-
-def _warning(name: str, calls: list[str]) -> str:
-    what = f"export: program {name} has the answers of {len(calls)} calls fixed"
-    return f"{what}: {'; '.join(calls[:5])}"

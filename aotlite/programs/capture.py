@@ -19,6 +19,7 @@ from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import ExportError, UnsupportedError, noted
 from aotlite.ir.graph import name_from
 from aotlite.ir.graph.role import Hidden, Primal
+from aotlite.ir.provenance.fixed_calls import watching
 from aotlite.nn.module import Module
 from aotlite.pipeline import STAGES, Request
 from aotlite.pipeline.arguments import FlatArguments, call_of, flat_results, on_leaves
@@ -31,7 +32,6 @@ from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.size_regions.choice import symbolic_sizes
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.pipeline.size_regions.region import checked_symbols
-from aotlite.programs.fixed_calls import watching
 from aotlite.programs.records import Arguments, ProgramRecords
 from aotlite.programs.state import ProgramState, Slots, StateTensor, copied
 from aotlite.stages.records.capture import Captured

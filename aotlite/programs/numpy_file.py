@@ -53,7 +53,7 @@ def numpy_text(
         size_facts(graphs_of(parts), None, program.guards, program.rooms),
     )
     facts = attrs.evolve(facts, orders=tuple(_orders(program)))
-    text = python_text(facts, **options)
+    text = python_text(facts, fixed=program.baked_in, **options)
     save(text, path)
     return text
 

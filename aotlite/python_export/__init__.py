@@ -27,6 +27,7 @@ from aotlite.backends.reference import REFERENCE
 from aotlite.eager.rng.generator import current
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.filesystem import atomic_files
+from aotlite.ir.provenance.fixed_calls import warning_of_fixed
 from aotlite.pipeline.arguments import FlatArguments, call_of
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import CompiledEntry
@@ -49,12 +50,14 @@ def python_text(
     state: bool = True,
     ml_dtypes: bool = False,
     array_module: str = "numpy",
+    fixed: Sequence[str] = (),
 ) -> str:
     """The text of the file. Raises UnsupportedError for what NumPy cannot do (PYX-9).
 
     `backward`: with the function that gives gradients, where there are any. `state`: with the
     values of what the function reaches outside. `ml_dtypes`: may import that package.
-    `array_module`: "numpy", or "cupy" for arrays of a GPU (PYX-14).
+    `array_module`: "numpy", or "cupy" for arrays of a GPU (PYX-14). `fixed`: lines that say what
+    the capture has fixed besides numbers among the arguments.
     """
     check_array_module(array_module, ml_dtypes=ml_dtypes)
     parts = FileParts(ml_dtypes=ml_dtypes)
@@ -70,7 +73,7 @@ def python_text(
     else:
         functions.append(_entry(entry))
     held = _held(program, entry, with_values=state)
-    return file_text(_described(program), parts, functions, held, array_module)
+    return file_text(_described(program, fixed), parts, functions, held, array_module)
 
 
 def check_array_module(name: str, *, ml_dtypes: bool) -> None:
@@ -112,9 +115,10 @@ class PythonFiles:
         make: Any = type(self)
         sizes = options.pop("dynamic", False)
         alone = make(self.function, written_options(self.options, dynamic=sizes))
-        alone.prepare(*args, **(kwargs or {}))
+        with warning_of_fixed(f"to_python: {self._name}") as fixed:
+            alone.prepare(*args, **(kwargs or {}))
         call = call_of(tuple(args), dict(kwargs or {}))
-        return _written(self.function, self._name, alone.entries[-1], call, path, options)
+        return _written(self.function, self._name, alone.entries[-1], call, path, fixed, options)
 
 
 def written_options(options: Options, *, dynamic: bool) -> Options:
@@ -139,13 +143,15 @@ def _written(
     entry: CompiledEntry,
     call: FlatArguments,
     path: str | None,
+    fixed: Sequence[str],
     options: Mapping[str, Any],
 ) -> str:
     """The file of an entry, for a call like those that the entry takes; it is written to `path`."""
     standing = current()
     generator = standing.seed, standing.offset
     given = GivenCall(call.leaves, call.spec)
-    text = python_text(program_of(function, name, entry, given, generator), **options)
+    program = program_of(function, name, entry, given, generator)
+    text = python_text(program, fixed=fixed, **options)
     save(text, path)
     return text
 
@@ -239,12 +245,15 @@ def _quiet(function: str) -> str:
     return f'@np.errstate(all="ignore")\n{function}' if is_graph else function
 
 
-def _described(program: PythonProgram) -> str:
+def _described(program: PythonProgram, fixed: Sequence[str]) -> str:
     """The beginning of the docstring: which function it is, and what is fixed in it."""
     lines = [f'"""{program.about}, as functions of NumPy arrays.']
-    fixed = [f"{each.text} = {each.number!r}" for each in program.arguments if each.is_number]
+    numbers = [f"{each.text} = {each.number!r}" for each in program.arguments if each.is_number]
+    if numbers:
+        lines += ["", f"These numbers are fixed: {', '.join(numbers)}."]
     if fixed:
-        lines += ["", f"These numbers are fixed: {', '.join(fixed)}."]
+        lines += ["", "Each of these is fixed, with what it was when the file was written:"]
+        lines += [f"    {each}" for each in fixed]
     return "\n".join(lines)
 
 

@@ -190,6 +190,32 @@ def test_what_is_fixed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         program(lambda x: x * rate, al.ones(2))
 
 
+class OfToday(al.nn.Module):
+    """Its forward asks a clock."""
+
+    def forward(self, x: Any) -> Any:
+        return ((x * (time.time() > 0)).sum(),)
+
+
+@pytest.mark.rules("PRG-7")
+@pytest.mark.parametrize(
+    "exported",
+    [
+        lambda x: al.export.aot_export_module(OfToday(), (x,)),
+        lambda x: al.export.aot_export_joint_simple(OfToday().forward, (x,), trace_joint=False),
+        lambda x: al.compile(OfToday()).to_python(args=(x,)),
+        lambda x: al.export.program(OfToday(), x).to_python(),
+    ],
+)
+def test_each_export_says_that_it_has_fixed_a_clock(exported: Any) -> None:
+    words = r"(OfToday|forward) has the answers of 1 call fixed: time.time\(\) at test_programs"
+    with pytest.warns(ExportWarning, match=words) as caught:
+        found = exported(al.ones(2))
+    assert [each.filename for each in caught] == [__file__]
+    if isinstance(found, str):
+        assert "    time.time() at test_programs.py:" in found
+
+
 @pytest.mark.rules("PRG-9")
 @pytest.mark.parametrize("order", [1, 2])
 def test_gradients_of_gradients_go_to_the_exported_order(order: int) -> None:

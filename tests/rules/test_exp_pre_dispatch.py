@@ -90,6 +90,7 @@ def check(make: Callable[[], nn.Module], x: Any) -> int:
     return count
 
 
+@pytest.mark.filterwarnings("ignore:export. Drawn has the answers")
 @pytest.mark.rules("EXP-4")
 def test_pre_dispatch_graphs_have_eagers_gradients() -> None:
     gradients = refused = 0

@@ -134,9 +134,7 @@ def filled_parts(do: Any, x: Any, value: Any) -> Any:
     return do("copy", x, value)
 
 
-in_parts(
-    FULL, lambda do, size, value, *kind: filled_parts(do, do("full", size, 0.0, *kind), value)
-)
+in_parts(FULL, lambda do, size, value, *kind: filled_parts(do, do("full", size, 0.0, *kind), value))
 
 
 # ------------------------------------------------------------------------------------- counting

@@ -148,12 +148,8 @@ ADDCDIV = pointwise(
     refuses=BOOL | INTEGER | FLOAT8,
     inplace=True,
 )
-in_parts(
-    ADDCMUL, lambda do, x, y, z, value: do("add", x, do("mul", do("mul", y, z), value))
-)
-in_parts(
-    ADDCDIV, lambda do, x, y, z, value: do("add", x, do("div", do("mul", y, value), z))
-)
+in_parts(ADDCMUL, lambda do, x, y, z, value: do("add", x, do("mul", do("mul", y, z), value)))
+in_parts(ADDCDIV, lambda do, x, y, z, value: do("add", x, do("div", do("mul", y, value), z)))
 
 
 # ------------------------------------------------------------------------------------------- lerp
