@@ -87,8 +87,6 @@ class Recording:
             yield "the function registers hooks"
         if recorder.wrapped or cut.meta.wrappers:
             yield "a tensor is a wrapper subclass"
-        if any(each.changes or each.writes_metadata for each in cut.meta.inputs):
-            yield "the function changes the geometry or the memory of an input"
         if cut.convention.tokens or cut.joint.backward.effects:
             yield "the function has effects"
 

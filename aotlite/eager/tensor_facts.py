@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import Protocol
 
 import attrs
 
@@ -59,20 +60,48 @@ class TensorFacts:
 
     @cached_property
     def _text(self) -> str:
-        words = {
-            self.kind.__name__: self.kind is not Tensor,
-            str(self.meta): True,
-            "a leaf that requires grad": self.is_leaf_requiring_grad,
-            "requires grad": self.requires_grad and not self.is_leaf_requiring_grad,
-            self.view_kind and self.view_kind.value: self.view_kind is not None,
-            "stale": self.is_stale,
-            "a view of a leaf": self.is_leaf_view,
-            "on a base that requires none": self.is_on_plain_base,
-            "an inference tensor": self.is_inference,
-            "with hooks": self.is_watched_view,
-            "a view of a base that overlaps itself": self.is_on_overlap,
-        }
-        return ", ".join([str(word) for word, holds in words.items() if holds])
+        return fact_words(self, self.kind.__name__, str(self.meta))
+
+
+class NamedFacts(Protocol):
+    """Facts in whichever form: of a tensor, or in a file."""
+
+    @property
+    def requires_grad(self) -> bool: ...
+    @property
+    def is_leaf_requiring_grad(self) -> bool: ...
+    @property
+    def view_kind(self) -> CreationKind | None: ...
+    @property
+    def is_stale(self) -> bool: ...
+    @property
+    def is_leaf_view(self) -> bool: ...
+    @property
+    def is_on_plain_base(self) -> bool: ...
+    @property
+    def is_inference(self) -> bool: ...
+    @property
+    def is_watched_view(self) -> bool: ...
+    @property
+    def is_on_overlap(self) -> bool: ...
+
+
+def fact_words(facts: NamedFacts, kind: str, meta: str) -> str:
+    """Facts in words, with the name of the tensor's class and the words of its meta."""
+    words = {
+        kind: kind != "Tensor",
+        meta: True,
+        "a leaf that requires grad": facts.is_leaf_requiring_grad,
+        "requires grad": facts.requires_grad and not facts.is_leaf_requiring_grad,
+        facts.view_kind and facts.view_kind.value: facts.view_kind is not None,
+        "stale": facts.is_stale,
+        "a view of a leaf": facts.is_leaf_view,
+        "on a base that requires none": facts.is_on_plain_base,
+        "an inference tensor": facts.is_inference,
+        "with hooks": facts.is_watched_view,
+        "a view of a base that overlaps itself": facts.is_on_overlap,
+    }
+    return ", ".join([str(word) for word, holds in words.items() if holds])
 
 
 _INTERNED: dict[tuple[object, ...], TensorFacts] = {}

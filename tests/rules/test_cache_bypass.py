@@ -7,14 +7,17 @@ import functools
 import math
 import os
 import random
+import sys
+import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.artifacts.reads.watched_names import watched_names
 from tests.artifacts.looked_up import cached, outcomes
 
 LOG: list[float] = []
@@ -228,3 +231,44 @@ def test_environment_variables_count_if_they_are_read(monkeypatch):
     assert ["miss", "kept", "hit", "miss", "kept"] == found
     assert "$AL_TEST_SCALE is '5', was None when it was compiled" == found.why
     assert "_Noted" not in type(os.environ._data).__name__
+
+
+def inverted(x: Any) -> Any:
+    return al.linalg.inv(x)
+
+
+class Hook:
+    """An import hook as editable packages and pytest have one: it asks for files."""
+
+    asked: ClassVar[list[str]] = []
+
+    @classmethod
+    def find_spec(cls, name: str, path: object = None, target: object = None) -> None:
+        cls.asked.append(name)
+        Path(__file__).exists()
+
+
+@pytest.mark.rules("CACHE-4")
+def test_hooks_of_an_import_that_aotlite_needs_are_no_code_of_the_function(monkeypatch):
+    monkeypatch.setattr(sys, "meta_path", [Hook, *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "aotlite.linalg", raising=False)
+    monkeypatch.delattr(al, "linalg", raising=False)
+    with outcomes() as found:
+        cached(inverted)(al.eye(2))
+    assert "aotlite.linalg" in Hook.asked
+    assert ["miss", "kept"] == found, found.why
+
+
+@pytest.mark.rules("CACHE-9")
+def test_what_other_threads_ask_for_is_no_read():
+    def ask() -> None:
+        os.environ.get("AL_TEST_OF_ANOTHER")
+        getattr(al, "of_another", None)
+
+    thread = threading.Thread(target=ask)
+    with watched_names() as names:
+        os.environ.get("AL_TEST_OWN")
+        thread.start()
+        thread.join()
+    assert {"AL_TEST_OWN": None} == names.environment
+    assert "of_another" not in names.attributes

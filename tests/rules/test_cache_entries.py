@@ -159,3 +159,17 @@ def test_a_second_size_compiles_with_symbols_and_keeps_nothing():
         run(Net(), al.ones(4, 3))
     assert ["miss", "kept", "bypass"] == found
     assert "sizes of this call are symbols" == found.why
+
+
+def placed_on_itself(x: Any) -> Any:
+    x.set_(x)
+    bits = x.view(al.int32)
+    return bits, bits.alias()
+
+
+@pytest.mark.rules("CACHE-6", "REC-1")
+def test_views_of_a_restored_entry_are_on_the_base_that_eager_has():
+    """Program 1923 of tests.artifacts.random_programs, made small."""
+    for run in (placed_on_itself, cached(placed_on_itself), cached(placed_on_itself)):
+        bits, alias = run(al.ones(2))
+        assert alias._base is bits

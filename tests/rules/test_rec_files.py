@@ -191,3 +191,22 @@ def test_newer_version_of_records_is_refused() -> None:
     with pytest.raises(FormatError, match=f"version is {VERSION + 1}") as caught:
         decoded(Document(json.dumps(root)))
     assert "a newer aotlite wrote this" in caught.value.__notes__[0]
+
+
+def placed_on_itself(x: Any) -> Any:
+    x.set_(x)
+    bits = x.view(al.int32)
+    return bits, bits.alias()
+
+
+@pytest.mark.rules("REC-1")
+def test_a_step_of_two_chains_is_one_object_again() -> None:
+    """A call replays a step that cuts the history once, by its identity: eager has one tensor.
+
+    After `set_` the chains of views begin anew, with the steps that they had.
+    """
+    compiled = al.compile(placed_on_itself, backend="reference")
+    compiled(al.ones(2))
+    for outputs in (made := compiled.entries[0].meta.outputs, decoded(encoded(made)).root):
+        bits, alias = (each.view.chain for each in outputs)
+        assert alias[0] is bits[0]

@@ -14,15 +14,7 @@ from aotlite.artifacts.reads.access_path_words import path_of, words_of_path
 from aotlite.artifacts.reads.value_images import NoImage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph.role import Hidden, Primal
-from aotlite.stages.records.guards.guard_records import (
-    EnvironmentGuard,
-    GradAttributeGuard,
-    Guard,
-    HiddenInputGuard,
-    NoHooksGuard,
-    SameTensorGuard,
-    ValueGuard,
-)
+from aotlite.stages.records.guards import guard_records as kinds
 from aotlite.stages.records.guards.snapshots import COMPOUND, snapshot_of, snapshot_of_all
 
 
@@ -33,17 +25,17 @@ def words_of_guards(guards: Sequence[object]) -> list[Any]:
 
 def _words(guard: object) -> list[Any]:
     match guard:
-        case HiddenInputGuard(index, place):
+        case kinds.HiddenInputGuard(index, place):
             return ["hidden", index, words_of_path(place)]
-        case SameTensorGuard(place, role):
+        case kinds.SameTensorGuard(place, role):
             return ["same", words_of_path(place), words_of_role(role)]
-        case ValueGuard(place):
+        case kinds.ValueGuard(place):
             return ["value", words_of_path(place)]
-        case GradAttributeGuard(place, is_so):
+        case kinds.GradAttributeGuard(place, is_so):
             return ["grad", words_of_path(place), is_so]
-        case NoHooksGuard(role):
+        case kinds.NoHooksGuard(role):
             return ["hooks", words_of_role(role)]
-        case EnvironmentGuard(places, roles):
+        case kinds.EnvironmentGuard(places, roles):
             where = [words_of_path(place) for place in places]
             return ["environment", where, [words_of_role(role) for role in roles]]
     raise NoImage(f"a guard of the kind {type(guard).__name__}")
@@ -69,11 +61,11 @@ def role_of(words: Any) -> Primal | Hidden:
     raise ValueError(f"the role {words!r}")
 
 
-def guards_of(words: Sequence[Any], function: object, leaves: list[Any]) -> tuple[Guard, ...]:
+def guards_of(words: Sequence[Any], function: object, leaves: list[Any]) -> tuple[kinds.Guard, ...]:
     """The guards of these words, made of the values that this call finds. Raises ValueError, and
     what a step of a path raises where other objects lie there."""
     made = [_without_tensors(each, function, leaves) for each in words]
-    hidden = {each.index: each.place for each in made if isinstance(each, HiddenInputGuard)}
+    hidden = {each.index: each.place for each in made if isinstance(each, kinds.HiddenInputGuard)}
     tensors: Mapping[int, Any] = {index: at.resolve(leaves) for index, at in hidden.items()}
     found = []
     for each, guard in zip(words, made, strict=True):
@@ -86,16 +78,16 @@ def guards_of(words: Sequence[Any], function: object, leaves: list[Any]) -> tupl
 def _without_tensors(words: Any, function: object, leaves: list[Any]) -> Any:
     match words:
         case ["hidden", int(index), path]:
-            return HiddenInputGuard(index, path_of(path, function))
+            return kinds.HiddenInputGuard(index, path_of(path, function))
         case ["same", path, role]:
-            return SameTensorGuard(path_of(path, function), role_of(role))
+            return kinds.SameTensorGuard(path_of(path, function), role_of(role))
         case ["value", path]:
             place = path_of(path, function)
-            return ValueGuard(place, snapshot_of(place.resolve(leaves), deep=True))
+            return kinds.ValueGuard(place, snapshot_of(place.resolve(leaves), deep=True))
         case ["grad", path, bool(is_so)]:
-            return GradAttributeGuard(path_of(path, function), is_so)
+            return kinds.GradAttributeGuard(path_of(path, function), is_so)
         case ["hooks", role]:
-            return NoHooksGuard(role_of(role))
+            return kinds.NoHooksGuard(role_of(role))
         case ["environment", _, _]:
             return None
     raise ValueError(f"the guard {words!r}")
@@ -103,7 +95,7 @@ def _without_tensors(words: Any, function: object, leaves: list[Any]) -> Any:
 
 def _environment(
     words: Any, function: object, leaves: list[Any], hidden: Mapping[int, Any]
-) -> EnvironmentGuard:
+) -> kinds.EnvironmentGuard:
     _, paths, names = words
     places = tuple([path_of(path, function) for path in paths])
     roles = tuple([role_of(role) for role in names])
@@ -115,4 +107,4 @@ def _environment(
         # What was no container when it was read, and is one now, was not read: it counts alone.
         kept = [(p, v) for p, v in zip(places, values, strict=True) if isinstance(v, COMPOUND)]
         places, values = tuple([p for p, _ in kept]), [v for _, v in kept]
-    return EnvironmentGuard(places, roles, snapshot_of_all(values, tensors, deep=True))
+    return kinds.EnvironmentGuard(places, roles, snapshot_of_all(values, tensors, deep=True))

@@ -44,10 +44,13 @@ class CaptureWatch:
     names: set[str] | None = attrs.field(factory=set)
     """The names of attributes that this code may ask for; None for any."""
     runs: int = 0
-    _runs_noted: list[tuple[list[Any], NamesRead]] = attrs.field(factory=list)
+    _runs_noted: list[tuple[CodeType, list[Any], NamesRead]] = attrs.field(factory=list)
 
     def around(self, call: Callable[[list[object]], object]) -> Callable[[list[object]], object]:
         """The function, watched."""
+
+        def called(leaves: list[object]) -> object:
+            return call(leaves)
 
         def watched(leaves: list[object]) -> object:
             self.runs += 1
@@ -62,28 +65,29 @@ class CaptureWatch:
                     self.reasons.append("a profiler is on, which a watch would replace")
                     return call(leaves)
                 try:
-                    result = call(leaves)
+                    result = called(leaves)
                 finally:
                     profiler.disable()
-            self._runs_noted.append((profiler.getstats(), asked))
+            self._runs_noted.append((called.__code__, profiler.getstats(), asked))
             return result
 
         return watched
 
     def finish(self) -> None:
         """Says what the run called and read, when the capture has ended."""
-        for entries, names_read in self._runs_noted:
-            self._note(entries, names_read)
+        for each in self._runs_noted:
+            self._note(*each)
         self._runs_noted = []
 
-    def _note(self, entries: list[Any], names_read: NamesRead) -> None:
+    def _note(self, start: CodeType, entries: list[Any], names_read: NamesRead) -> None:
         if names_read.writes_environment:
             self.reasons.append("the function writes environment variables")
         if names_read.asks_modules:
             self.reasons.append("a user's module is asked for an attribute by getattr or hasattr")
         if "random" in names_read.attributes:
             self.reasons.append(_DRAWS)
-        called = {each.code: [c.code for c in each.calls or ()] for each in entries}
+        calls = {each.code: [c.code for c in each.calls or ()] for each in entries}
+        called = _of_function(calls, start)
         self.codes = [c for c in called if isinstance(c, CodeType) and owner_of(c) in _CHECKED]
         if any("__dict__" in code.co_names for code in self.codes):
             self.reasons.append("the function asks an object for its __dict__")
@@ -119,6 +123,23 @@ def _reasons_in(code: CodeType) -> Iterator[str]:
 
 
 # --------------------------------------------------------------------------------- what is called
+def _of_function(called: dict[Any, list[Any]], start: CodeType) -> dict[Any, list[Any]]:
+    """The calls of the function alone, which `start` calls. Where aotlite imports a module that it
+    has not needed before, hooks run, such as those of editable packages and of pytest."""
+    waiting: list[Any] = [start]
+    found: dict[Any, list[Any]] = {}
+    while waiting:
+        each = waiting.pop()
+        if each in called and each not in found and not _is_import(each):
+            found[each] = called[each]
+            waiting += called[each]
+    return found
+
+
+def _is_import(code: Any) -> bool:
+    return isinstance(code, CodeType) and code.co_filename.startswith("<frozen importlib")
+
+
 def _reached(
     called: dict[Any, list[Any]], start: CodeType, known: set[Any]
 ) -> Iterator[tuple[Any, CodeType]]:

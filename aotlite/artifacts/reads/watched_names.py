@@ -2,7 +2,7 @@
 
 `os.environ` keeps its variables in a dictionary, for which a proxy stands during a capture; it
 hands everything on, and notes the variables that are asked for. `getattr` and `hasattr` are asked
-for names that no code need have: wrappers stand for them. All notes go to each capture that runs.
+for names that no code need have: wrappers stand for them. A capture notes what its own thread asks.
 Rules: CACHE-8, CACHE-9. Spec: `specs/artifacts.md`.
 """
 
@@ -15,6 +15,7 @@ import sys
 import types
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import attrs
@@ -38,9 +39,19 @@ class NamesRead:
     writes_environment: bool = False
     asks_modules: bool = False
     """Whether a user's module was asked for a name that no access path may have."""
+    thread: int = attrs.field(factory=get_ident)
+    """The thread of the capture. One that the function starts is a reason not to keep anything."""
 
 
-_active: list[NamesRead] = []
+_captures: list[NamesRead] = []
+
+
+def _active() -> Iterator[NamesRead]:
+    """The captures of this thread."""
+    thread = get_ident()
+    return (each for each in _captures if each.thread == thread)
+
+
 _getattr, _hasattr = builtins.getattr, builtins.hasattr
 
 
@@ -52,11 +63,11 @@ class _Noted(MutableMapping[Any, Any]):
 
     def _note(self, key: Any) -> None:
         name = os.fsdecode(key)
-        for each in _active:
+        for each in _active():
             each.environment.setdefault(name, value_of(name, self.data))
 
     def _note_all(self) -> None:
-        for each in _active:
+        for each in _active():
             each.environment.setdefault(WHOLE, _whole(self.data))
 
     def __getitem__(self, key: Any) -> Any:
@@ -84,7 +95,7 @@ class _Noted(MutableMapping[Any, Any]):
         del self.data[key]
 
     def _note_write(self) -> None:
-        for each in _active:
+        for each in _active():
             each.writes_environment = True
 
 
@@ -107,7 +118,7 @@ def _note(args: tuple[Any, ...]) -> None:
     if len(args) < 2 or owner_of(sys._getframe(2).f_code) is Owner.OURS:
         return
     of_module = isinstance(args[0], types.ModuleType) and is_users(args[0])
-    for each in _active:
+    for each in _active():
         each.attributes.add(args[1])
         each.asks_modules |= of_module
 
@@ -141,12 +152,12 @@ _WATCHED = Blocks(_begin, _end)
 
 @contextmanager
 def watched_names() -> Iterator[NamesRead]:
-    """A block in which reads by name are noted. Other threads that capture note them, too."""
+    """A block in which reads by name are noted."""
     found = NamesRead()
     owner_of(_note.__code__)  # asks the system for folders, once
     with _WATCHED.entered():
-        _active.append(found)
+        _captures.append(found)
         try:
             yield found
         finally:
-            _active.remove(found)
+            _captures.remove(found)

@@ -48,6 +48,8 @@ class Writer:
         self._outside = {id(value): name for name, value in outside.items()}
         self._known: dict[int, tuple[object, int]] = {}
         """By id: the object, which is kept alive, and its entry."""
+        self._chains: dict[tuple[int, int], int] = {}
+        """(entry of the chain before the last step, id of that step) -> entry of the chain."""
         self._graphs: dict[int, tuple[Graph, int]] = {}
         self._table: SymbolTable | None = None
         self._sizes: list[SymInt] = []
@@ -134,10 +136,22 @@ class Writer:
         """A reference to the entry of a record, which is added if it is not there."""
         for each in _inner(value):
             if id(each) not in self._known:
-                entry = self._entry(each)
-                self._known[id(each)] = each, len(self.entries)
-                self.entries.append(entry)
+                self._known[id(each)] = each, self._position(each)
         return {"ref": self._known[id(value)][1]}
+
+    def _position(self, value: Any) -> int:
+        """The position of an entry, which is added; chains of the same steps have one (REC-1)."""
+        key = None
+        if isinstance(value, ViewChain) and value:
+            key = self._known[id(value.before)][1], id(value[-1])
+            if key in self._chains:
+                return self._chains[key]
+        entry = self._entry(value)
+        position = len(self.entries)
+        self.entries.append(entry)
+        if key is not None:
+            self._chains[key] = position
+        return position
 
     def _entry(self, value: Any) -> dict[str, Any]:
         if isinstance(value, ViewChain):

@@ -18,7 +18,7 @@ from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.storage_overlap import shared_memory
-from aotlite.eager.tensor_facts import facts_of
+from aotlite.eager.tensor_facts import fact_words, facts_of
 from aotlite.ir.graph.role import Primal
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.text import meta_text
@@ -58,20 +58,7 @@ class InputFacts(Record):
         return cls(role=role, **{**rest, "kind": kind})
 
     def __str__(self) -> str:
-        words = {
-            self.kind: self.kind != "Tensor",
-            _meta_words(self.meta): True,
-            "a leaf that requires grad": self.is_leaf_requiring_grad,
-            "requires grad": self.requires_grad and not self.is_leaf_requiring_grad,
-            self.view_kind and self.view_kind.value: self.view_kind is not None,
-            "stale": self.is_stale,
-            "a view of a leaf": self.is_leaf_view,
-            "on a base that requires none": self.is_on_plain_base,
-            "an inference tensor": self.is_inference,
-            "with hooks": self.is_watched_view,
-            "a view of a base that overlaps itself": self.is_on_overlap,
-        }
-        return ", ".join([str(word) for word, holds in words.items() if holds])
+        return fact_words(self, self.kind, _meta_words(self.meta))
 
 
 def _meta_words(meta: TensorMeta) -> str:
