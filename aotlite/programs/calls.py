@@ -23,6 +23,7 @@ from aotlite.ir.errors import (
 from aotlite.ir.filesystem.atomic_files import read_whole, write_whole
 from aotlite.ir.forks import lock
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.role import Hidden
 from aotlite.ir.provenance.fixed_calls import fixed_words
 from aotlite.pipeline import STAGES
 from aotlite.pipeline.arguments import call_of, results_for_caller
@@ -84,6 +85,11 @@ class ExportedProgram:
     @property
     def backward_graph(self) -> Graph | None:
         return self.records.records.partition.backward
+
+    @property
+    def state_names(self) -> dict[str, str]:
+        """The paths of the state by the names of the graphs' inputs: hidden_0 -> model.weight."""
+        return {f"{Hidden(k)}": each.path for k, each in enumerate(self.state.entries)}
 
     @property
     def draws(self) -> int | None:

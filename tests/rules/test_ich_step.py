@@ -196,3 +196,16 @@ def test_a_captured_program_leaves_with_the_places_of_its_state(runtime):
         arrays = {key: getattr(layer, name).detach().numpy() for key, name in named.items()}
         got = found({"primals_0": x.numpy(), **arrays})["output_0"]
         np.testing.assert_allclose(got, expected.item(), rtol=1e-5)
+
+
+@pytest.mark.rules("ICH-8")
+def test_a_program_names_its_state_by_path():
+    needs("onnx")
+
+    def total(layer, x):
+        return layer(x).sum()
+
+    made = program(total, nn.Linear(2, 1), al.ones(3, 2))
+    names = OnnxProgram(to_onnx(made)).convention["parameters"]
+    assert names == {"hidden_0": "layer.weight", "hidden_1": "layer.bias"}
+    assert list(names.values()) == list(made.state)

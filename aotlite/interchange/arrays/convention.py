@@ -34,8 +34,8 @@ class ProgramConvention:
     copies: tuple[str, ...]
     """The outputs behind the results: new values of inputs which the graph writes itself."""
     parameters: Mapping[str, str]
-    """Input -> the qualified name of a parameter or buffer of an exported Module, or the place at
-    which a captured function found a tensor that is no argument."""
+    """Input -> the qualified name of a parameter or buffer of an exported Module, the path in the
+    state of a program, or the place where a compiled function found a tensor."""
     gradients: Mapping[str, str]
     """Output -> the qualified name, or the input, whose gradient it is."""
 
@@ -79,11 +79,12 @@ def graph_of(source: Graph | HasForward) -> Graph:
     return source if isinstance(source, Graph) else source.forward_graph
 
 
-def convention_of(graph: Graph, signature: Any = None) -> ProgramConvention:
+def convention_of(source: Graph | HasForward, signature: Any = None) -> ProgramConvention:
     """The convention of a pure graph. `signature` is that of an exported Module.
 
     Raises UnsupportedError for a graph with effects.
     """
+    graph = graph_of(source)
     for node in graph.placeholders:
         if not hasattr(node.meta, "dtype"):
             raise UnsupportedError(
@@ -101,6 +102,7 @@ def convention_of(graph: Graph, signature: Any = None) -> ProgramConvention:
     updates |= _states(graph)
     hidden = [n.role for n in graph.placeholders if isinstance(n.role, Hidden)]
     named = {str(role): role.place for role in hidden if role.place}
+    named |= getattr(source, "state_names", {})
     gradients: dict[str, str] = {}
     if signature is not None:
         named |= {**signature.inputs_to_parameters, **signature.inputs_to_buffers}

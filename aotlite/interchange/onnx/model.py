@@ -66,7 +66,7 @@ def to_onnx(
             f"to_onnx: opset is {opset}, expected {kernels.OLDEST} to {kernels.NEWEST}"
         )
     graph = graph_of(source)
-    convention = convention_of(graph, signature)
+    convention = convention_of(source, signature)
     printer, outputs = _printed(graph, convention, opset)
     nodes, initializers = printer.used()
     imported = [helper.make_opsetid("", opset)]

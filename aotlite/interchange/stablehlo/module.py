@@ -56,7 +56,7 @@ def to_stablehlo(
     }
     """
     graph = graph_of(source)
-    convention = convention_of(graph, signature)
+    convention = convention_of(source, signature)
     mlir = MlirBindings()
     with mlir.entered():
         module = mlir.ir.Module.create()
