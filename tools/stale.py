@@ -56,6 +56,11 @@ def python_file_ops() -> dict[Path, str]:
     return {table.PAGE: table.page()}
 
 
+def interchange_ops() -> dict[Path, str]:
+    table = tool("interchange_ops")
+    return {table.PAGE: table.page()}
+
+
 def front_types() -> dict[Path, str]:
     return {FRONT: tool("front_types").renewed()}
 
@@ -99,6 +104,7 @@ GENERATED = (
     Generated("the rules, and their tests", "python tools/rules_table.py", rules),
     Generated("the ops and their laws", "python tools/ops_table.py", ops),
     Generated("the ops in files of NumPy", "python tools/python_file_ops.py", python_file_ops),
+    Generated("the ops that leave", "python tools/interchange_ops.py", interchange_ops),
     Generated("the public names for type checkers", "python tools/front_types.py", front_types),
     Generated("the list of packages", "python tools/stale.py --write", packages),
     Generated("the names that CuPy has", "python tools/cupy_table.py", cupy),
