@@ -153,10 +153,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+YOUNG = 100_000
+"""New objects, less those that are gone, after which garbage is looked for: a hundred times as many
+as usual. Tests that are about garbage collect it themselves."""
+
+
 class Freezer:
     """What outlives a test, caches above all, is looked through once and not by each collection.
 
-    Processes that run ten thousand tests have millions of objects, and tests collect garbage often.
+    Processes that run ten thousand tests have millions of objects, and tests collect garbage often:
+    some sixty times. So what earlier tests have left is frozen before a test begins.
     """
 
     def __init__(self) -> None:
@@ -168,20 +174,19 @@ class Freezer:
 
     def pytest_sessionstart(self) -> None:
         gc.callbacks.append(self.collected)
-        # Thirty times as seldom as usual: tests that are about garbage collect it themselves.
-        gc.set_threshold(20_000, 10, 10)
+        gc.set_threshold(YOUNG, 10, 10)
 
     def pytest_sessionfinish(self) -> None:
         gc.callbacks.remove(self.collected)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self):
-        result = yield
-        if self.was_full:
+        young, *older = gc.get_count()
+        if self.was_full or young > YOUNG // 4 or any(older):
             gc.collect()
             gc.freeze()
             self.was_full = False
-        return result
+        return (yield)
 
 
 def _processor_seconds() -> float:

@@ -74,9 +74,12 @@ def pair(name: str) -> Any:
     return run
 
 
-def test_copies_of_every_variant_are_what_is_recorded() -> None:
-    copied = {name: check(pair(name)) for name in VARIANTS}
-    assert sum(map(bool, copied.values())) > 40, copied
+@pytest.mark.parametrize(
+    "names", [[*VARIANTS][::4], pytest.param([*VARIANTS], marks=pytest.mark.long)]
+)
+def test_copies_of_every_variant_are_what_is_recorded(names: list[str]) -> None:
+    copied = {name: check(pair(name)) for name in names}
+    assert sum(map(bool, copied.values())) > 0.6 * len(names), copied
 
 
 def test_views_that_leave_are_views_of_what_arrived() -> None:
@@ -102,7 +105,8 @@ def test_views_that_leave_are_views_of_what_arrived() -> None:
     assert check(run) == 2
 
 
-@settings(max_examples=60)
+@pytest.mark.draws(long=60)
+@settings(max_examples=15)
 @given(programs(), st.integers(0, 1 << 20))
 def test_random_programs_record_the_same_graphs(program: Program, seed: int) -> None:
     def run(tapes: Any) -> Any:

@@ -89,6 +89,7 @@ def test_ten_sizes_are_two_captures_and_two_libraries() -> None:
     assert nothing_asked_late(tapes)
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("name", [*VARIANTS, *LAYOUTS])
 def test_every_variant_at_ten_sizes(name: str) -> None:
     """Of kernels for all sizes the gradients are the engine's; no size is compiled by itself but

@@ -32,7 +32,7 @@ def compared_one(program: SizeProgram, most: int, **options: Any) -> Counter[str
 
 @pytest.mark.rules("DYN-1", "DYN-2", "DYN-4", "DYN-8")
 def test_random_programs_of_sizes_are_eagers_at_all_sizes() -> None:
-    seen = compared(range(1000, 1040), 4, backend="reference")
+    seen = compared(range(1000, 1014), 4, backend="reference")
     assert seen["refused"] <= 0.05 * seen["points"]
     assert seen["served"] >= 1.2 * seen["entries"]
 
@@ -40,7 +40,7 @@ def test_random_programs_of_sizes_are_eagers_at_all_sizes() -> None:
 @pytest.mark.rules("DYN-37", "DYN-38", "DYN-40")
 def test_random_programs_of_floats_of_sizes_are_eagers_at_all_sizes() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(2000, 2020):
+    for seed in range(2000, 2008):
         program = draw(seed, FLOATS)
         seen.update(compared_one(program, 4, backend="reference"))
     assert seen["served"] >= 1.2 * seen["entries"]
@@ -49,7 +49,7 @@ def test_random_programs_of_floats_of_sizes_are_eagers_at_all_sizes() -> None:
 @pytest.mark.rules("DYN-1", "DYN-2", "DYN-3", "DYN-5", "DYN-8", "DYN-30")
 def test_random_programs_of_all_lines_are_eagers_in_the_ways_of_calling_them() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(5000, 5015):
+    for seed in range(5000, 5006):
         found = outcome(seed, 3, 2, "reference", witnesses=False)
         assert not found.difference, found.difference
         seen.update(found.seen)

@@ -15,6 +15,7 @@ CUT = [op.name for op in OPS.values() if claims_dims(op)]
 POINTWISE = [name for name in CUT if class_of(OPS[name]) == "pointwise"]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", POINTWISE)
 def test_parts_of_a_pointwise_call_make_up_the_whole(name):
     """OPS-23. `pointwise` gives each of these ops the same dims."""

@@ -124,6 +124,7 @@ def is_same(expected: Any, got: Any) -> bool:
     return np.allclose(*values, rtol=1e-6, atol=0, equal_nan=True)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", FEW, ids=str)
 def test_numbers_mean_compiled_what_they_mean_in_eager(dtype: DType, backend: str) -> None:
@@ -137,6 +138,7 @@ def test_all_numbers_mean_compiled_what_they_mean_in_eager(dtype: DType, backend
     assert [] == differing(dtype, HELD, backend)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", FEW, ids=str)
 def test_floats_mean_compiled_what_they_mean_in_eager(dtype: DType, backend: str) -> None:
@@ -145,6 +147,7 @@ def test_floats_mean_compiled_what_they_mean_in_eager(dtype: DType, backend: str
 
 
 @pytest.mark.rules("GEN-2")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", FEW, ids=str)
 def test_what_eager_refuses_is_refused_compiled(dtype: DType, backend: str) -> None:

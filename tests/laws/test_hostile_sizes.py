@@ -121,6 +121,7 @@ FACTORIES = {
 
 
 @pytest.mark.rules("META-33")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "number",
     [n for n in HOSTILE if n > 0],

@@ -78,6 +78,7 @@ LENGTHS = (9, 12, 7, 10, 17, 22, 5, 30)
 
 
 @pytest.mark.rules("DYN-7")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_makes_an_entry_for_each_remainder(name: str) -> None:
     def function(x: Any) -> Any:

@@ -352,6 +352,7 @@ class InBackward(al.autograd.Function):
             return grad * len(str(error)) + int("4" in str(error))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("name", READ)
 def test_the_text_of_a_caught_error_has_the_sizes_of_each_call(

@@ -219,7 +219,7 @@ def reasons(compiled: Any) -> str:
 
 
 @pytest.mark.rules("SYN-13")
-@pytest.mark.parametrize(("function", "kind"), CASES[3::17])
+@pytest.mark.parametrize(("function", "kind"), CASES[3::34])
 def test_leaves_that_are_views_have_symbols_and_are_eagers(
     function: Callable[..., Any], kind: str
 ) -> None:

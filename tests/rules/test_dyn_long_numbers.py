@@ -68,6 +68,7 @@ def outcome(function: Callable[..., Any], *args: Any) -> object:
 
 
 @pytest.mark.rules("DYN-26", "DYN-30")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("taker", TAKERS)

@@ -144,6 +144,7 @@ def halves(x: al.Tensor) -> al.Tensor:
 
 
 @pytest.mark.rules("DYN-2", "SIZ-6")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_own_ops_at_each_size(name: str, backend: str) -> None:

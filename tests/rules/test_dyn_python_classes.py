@@ -262,7 +262,7 @@ def test_other_threads_may_iterate_over_the_variables_of_a_module() -> None:
 
     thread = threading.Thread(target=iterate)
     thread.start()
-    for size in range(40):
+    for size in range(12):
         compiled = al.compile(inside["function"], dynamic=True, backend="reference")
         assert compiled(al.ones(size % 7, 2)).shape == (size % 7, 2)
     stop.set()

@@ -106,6 +106,7 @@ def close(found: object, expected: object) -> bool:
 
 
 @pytest.mark.rules("RNG-3", "DYN-2", "SIZ-6")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("function", PROGRAMS)
 def test_draws_are_eagers_at_each_size(function: Callable[..., Any], backend: str) -> None:
@@ -118,6 +119,7 @@ def test_draws_are_eagers_at_each_size(function: Callable[..., Any], backend: st
 
 
 @pytest.mark.rules("RNG-3", "DYN-2")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("function", [two_draws, dropped, branches, like])
 def test_draws_of_no_elements(function: Callable[..., Any]) -> None:
     compiled = al.compile(function, dynamic=True, backend="reference")

@@ -40,6 +40,7 @@ def _gradient(function: Callable[[Any], Any], x: al.Tensor) -> tuple[al.Tensor, 
 
 
 @pytest.mark.rules("DYN-2")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", CASES)
 def test_one_entry_serves_all_sizes(name: str) -> None:
     compiled = al.compile(CASES[name], dynamic=True, backend="reference")

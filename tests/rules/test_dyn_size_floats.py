@@ -80,6 +80,7 @@ def _with_item(x: al.Tensor, value: float) -> al.Tensor:
 
 
 @pytest.mark.rules("DYN-37", "DYN-39", "DYN-40", "SIZ-21")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_one_compilation_serves_all_sizes(name: str, backend: str) -> None:
@@ -408,6 +409,7 @@ SCALED: tuple[tuple[int, float | None], ...] = (
 
 @needs_compiler
 @pytest.mark.rules("DYN-37", "SIZ-21")
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize(
     "name",
     [n for n, op in OPS.items() if isinstance(op, PureOp) and op.mixed and op.scalar is not None],

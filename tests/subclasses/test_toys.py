@@ -130,6 +130,7 @@ def positive_none(x: Tensor) -> Any:
     raise DTypeError("none: dtype is any, expected none")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("make", [scaled, positive, Boxed, lambda x: Boxed(pair(x))])
 @pytest.mark.rules("SUB-3", "SUB-7")
 def test_compiled_functions_of_toys_do_what_eager_does(make: Any) -> None:

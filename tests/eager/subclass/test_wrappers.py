@@ -98,6 +98,7 @@ def run(name: str, args: Any, kwargs: Any) -> Any:
 
 
 @pytest.mark.rules("SUB-10", "SUB-17")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", OF_TENSORS)
 def test_every_op_of_a_pair_is_the_op_of_each(name: str) -> None:
     """SUB-10, and SUB-17 for views and writes."""
@@ -122,6 +123,7 @@ def test_every_op_of_a_pair_is_the_op_of_each(name: str) -> None:
 
 
 @pytest.mark.rules("SUB-7")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", OF_GRADIENTS)
 def test_every_gradient_of_a_pair_is_the_gradient_of_each(name: str) -> None:
     """SUB-7: the tape sees pairs."""

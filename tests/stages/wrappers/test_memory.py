@@ -82,6 +82,7 @@ def world(function: Callable[[Any], Any], make: Make) -> list[Any]:
 
 
 @pytest.mark.rules("SUB-13", "PART-15")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("backend", ["reference", "auto"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("kind", MADE)
