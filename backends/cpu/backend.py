@@ -101,7 +101,16 @@ class CpuBackend:
         kernels = Kernels(lambda: program, *_shown(text, clock))
         make = partial(clock.timed, "C compiler", self._made, key, text)
         if self.wait:
-            return _run(graph, text, make(), kernels)
+            written: list[ProgramRun] = []
+
+            def write() -> None:
+                written.append(_run(graph, text, _not_compiled, kernels))
+
+            execute = make(write)
+            if not written:  # another thread, or the cache, had the library
+                write()
+            written[0].use(execute)
+            return written[0]
         if self._is_compiled(text):
             try:
                 return _run(graph, text, make(), kernels)
@@ -142,9 +151,12 @@ class CpuBackend:
             return False
         return artifact_cache.found(key_of_text(text, contract=self.contract)) is not None
 
-    def _made(self, key: str | None, text: ProgramText) -> Execute:
-        """Compiles and loads the program, and adds the graph to the cache."""
-        execute = execution(text, contract=self.contract)
+    def _made(
+        self, key: str | None, text: ProgramText, meanwhile: Callable[[], None] | None = None
+    ) -> Execute:
+        """Compiles and loads the program, and adds the graph to the cache. `meanwhile` is called
+        while a compiler runs."""
+        execute = execution(text, contract=self.contract, meanwhile=meanwhile)
         remember(key, text)
         return execute
 
@@ -163,6 +175,11 @@ def _run(graph: Graph, text: ProgramText, execute: Execute, kernels: Kernels) ->
     run = ProgramRun(graph, text.program, execute, RESULTS.allocator)
     run.kernels = kernels
     return run
+
+
+def _not_compiled(arrays: list[object]) -> object:
+    """Stands for the program in a run that is written while a compiler runs."""
+    raise AssertionError("the program is not compiled yet")
 
 
 def _in_background(

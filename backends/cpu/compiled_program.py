@@ -13,7 +13,7 @@ Input: a program after its passes. Output: the `execute` of a `ProgramRun`. Spec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -82,9 +82,11 @@ def execution(
     contract: bool = True,
     library: SharedLibrary | None = None,
     table: np.ndarray | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Execute:
     """Returns the function that runs a program: finds its library in the cache or compiles it, and
-    loads it, unless it is given. `table` has the sizes of a text that serves several."""
+    loads it, unless it is given. `table` has the sizes of a text that serves several. `meanwhile`
+    is called while a compiler runs."""
     signature = _signature(text, table)
     launches: list[Launch | Extern] = []
     for segment in text.printed.segments:
@@ -95,7 +97,14 @@ def execution(
             printed = text.printed
             facts = {"kernels": printed.kernels, "different": printed.different}
             name = text.program.name
-            library = load_c(printed.text, name, contract=contract, libraries=False, facts=facts)
+            library = load_c(
+                printed.text,
+                name,
+                contract=contract,
+                libraries=False,
+                facts=facts,
+                meanwhile=meanwhile,
+            )
         launches.append(launcher(library.function(segment), signature))
     if len(launches) == 1 and not isinstance(launches[0], Extern) and not text.held:
         return launches[0]

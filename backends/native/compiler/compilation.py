@@ -9,7 +9,7 @@ import errno
 import os
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from tempfile import mkstemp
@@ -32,14 +32,20 @@ ROOM = 1 << 20
 
 
 def library_of(
-    compiler: Compiler, flags: Sequence[str], text: str, name: str, limit: float
+    compiler: Compiler,
+    flags: Sequence[str],
+    text: str,
+    name: str,
+    limit: float,
+    meanwhile: Callable[[], None] | None = None,
 ) -> bytes:
-    """Returns the bytes of a text's library. Raises BackendError if the compiler fails."""
+    """Returns the bytes of a text's library. Raises BackendError if the compiler fails. Calls
+    `meanwhile` while it runs."""
     source, command = f"{word(name)}.c", (*compiler.command, *flags)
     try:
         with scratch() as folder:
             write(folder.path, source, text)
-            ended = built(command, folder.path, source, limit)
+            ended = built(command, folder.path, source, limit, meanwhile)
             if not ended.problem:
                 return folder.read(LIBRARY)
             is_too_long = ended.is_late and _answers(command, folder.path, limit)
@@ -65,8 +71,15 @@ def _answers(command: Sequence[str], folder: str, limit: float) -> bool:
     return not ended.problem
 
 
-def built(command: Sequence[str], folder: str, source: str, limit: float) -> CommandResult:
-    """Runs a compiler that makes `LIBRARY` of a file in a folder, and returns how it ended.
+def built(
+    command: Sequence[str],
+    folder: str,
+    source: str,
+    limit: float,
+    meanwhile: Callable[[], None] | None = None,
+) -> CommandResult:
+    """Runs a compiler that makes `LIBRARY` of a file in a folder, and returns how it ended. Calls
+    `meanwhile` while it runs.
 
     Raises OSError if it fails and the folder is full, whatever the compiler prints.
     """
@@ -74,7 +87,7 @@ def built(command: Sequence[str], folder: str, source: str, limit: float) -> Com
     with suppress(FileNotFoundError):
         os.unlink(library)
     behind = [word for word in command if word.startswith("-l")]  # archives: what is open by then
-    ended = run([*command, "-o", LIBRARY, source, *behind], folder, limit)
+    ended = run([*command, "-o", LIBRARY, source, *behind], folder, limit, meanwhile)
     if not ended.problem:
         ended = CommandResult(_problem(library), ended.said)
     if ended.problem and _is_full(folder):

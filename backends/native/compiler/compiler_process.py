@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import BinaryIO
 
@@ -73,8 +73,11 @@ class CommandResult:
         return "\n".join(self.said.rstrip().splitlines()[-_SAID_LINES:])
 
 
-def run(command: Sequence[str], folder: str, limit: float) -> CommandResult:
-    """Runs a command in `folder` for at most `limit` seconds, and returns how it ended.
+def run(
+    command: Sequence[str], folder: str, limit: float, meanwhile: Callable[[], None] | None = None
+) -> CommandResult:
+    """Runs a command in `folder` for at most `limit` seconds, and returns how it ended. Calls
+    `meanwhile` once it runs.
 
     Its output goes to a file, since a pipe would have to wait for a process that the command leaves
     behind. It leads a process group of its own, which is killed as a whole when time is up, when
@@ -97,7 +100,7 @@ def run(command: Sequence[str], folder: str, limit: float) -> CommandResult:
                 )
         except OSError as error:
             return CommandResult(f"cannot be run: {error.strerror}")
-        is_late = _wait(child, limit)
+        is_late = _wait(child, limit, meanwhile)
         said.seek(0)
         text = said.read().decode("utf-8", "replace")
     problem = _problem(child.returncode, limit if is_late else None)
@@ -112,11 +115,17 @@ def _file(folder: str) -> BinaryIO:
     return open(os.path.join(folder, "said"), "w+b")
 
 
-def _wait(child: subprocess.Popen[bytes], limit: float) -> bool:
+def _wait(
+    child: subprocess.Popen[bytes], limit: float, meanwhile: Callable[[], None] | None
+) -> bool:
     """Waits for the end of a child, and kills it when time is up. Returns whether it was killed."""
     entry = (os.getpid(), child.pid)
     _running.add(entry)
+    end = time.monotonic() + limit
     try:
+        if meanwhile is not None:
+            meanwhile()
+        limit = max(0.0, end - time.monotonic())
         with absent():
             return not _ends(child, limit)
     finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aotlite.backends.native.cache import artifact_cache
@@ -161,6 +162,7 @@ def compile_c(
     sanitize: str = "",
     libraries: bool = True,
     time_limit: float = TIME_LIMIT,
+    meanwhile: Callable[[], None] | None = None,
 ) -> str:
     """Returns the path of a C11 text's shared library, compiled if the cache does not have it.
 
@@ -168,7 +170,8 @@ def compile_c(
     NumPy's, bit for bit. `sanitize` is a list for -fsanitize=, such as "address,undefined". With
     `libraries=False` it is linked without the C library, which is faster; functions that the
     compiler itself calls, such as memset, are found nevertheless. A compiler has `time_limit`
-    seconds. Raises BackendError if there is no compiler, or it fails.
+    seconds, and `meanwhile` is called while it runs. Raises BackendError if there is no compiler,
+    or it fails.
     """
     compiler = _compiler()
     flags = compiler.flags(contract, sanitize, libraries)
@@ -181,20 +184,26 @@ def compile_c(
         found = artifact_cache.found(key)
         if found is None:
             with timed("compiler", name=name, compiler=compiler.kind):
-                library = _library(key, compiler, flags, text, name, time_limit)
+                library = _library(key, compiler, flags, text, name, time_limit, meanwhile)
             found = artifact_cache.kept(key, name, ".so", library)
     return found
 
 
 def _library(
-    key: str, compiler: Compiler, flags: tuple[str, ...], text: str, name: str, limit: float
+    key: str,
+    compiler: Compiler,
+    flags: tuple[str, ...],
+    text: str,
+    name: str,
+    limit: float,
+    meanwhile: Callable[[], None] | None,
 ) -> bytes:
     """Returns the bytes of a text's library. A text for which the compiler ran out of time is not
     compiled again (CC-26)."""
     if key in _too_long:
         raise _too_long[key].again()
     try:
-        return building.library_of(compiler, flags, text, name, limit)
+        return building.library_of(compiler, flags, text, name, limit, meanwhile)
     except CompilerFailure as error:
         if error.too_long:
             _too_long[key] = error.again()

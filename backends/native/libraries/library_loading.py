@@ -5,7 +5,7 @@ Spec: `specs/cpu_toolchain.md`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from aotlite.backends.native.cache import artifact_cache
@@ -33,6 +33,7 @@ def load_c(
     libraries: bool = True,
     time_limit: float = TIME_LIMIT,
     facts: Mapping[str, object] | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> SharedLibrary:
     """Returns the loaded library of a C11 text, compiled if no cache has it.
 
@@ -53,7 +54,7 @@ def load_c(
         return library
 
     def first_that_loads() -> SharedLibrary:
-        path = compiled(text, name, time_limit=time_limit)
+        path = compiled(text, name, time_limit=time_limit, meanwhile=meanwhile)
         try:
             return load(path)
         except BackendError:
