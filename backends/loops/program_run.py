@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -36,6 +36,7 @@ from aotlite.backends.calling_convention import (
 from aotlite.backends.loops.interpreter.program_interpreter import strided
 from aotlite.backends.loops.program import BufferKind, LoopProgram, Placed, ProgramBuffer, slots
 from aotlite.backends.python_source import PythonSource, unpacked
+from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import GraphError, out_of_memory
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph
@@ -43,6 +44,11 @@ from aotlite.ir.graph.symbolic.size_code import SizeCode, holding
 from aotlite.ir.meta import table_in
 from aotlite.ir.run.interpreter import ArrayValue, array_value, run_graph
 from aotlite.ir.symbols.proving import Demands, proving
+
+if TYPE_CHECKING:
+    from aotlite.backends.loops.templates import step_sequence as shown
+else:  # only what is printed needs it
+    shown = deferred("aotlite.backends.loops.templates.step_sequence")
 
 Allocator = Callable[[tuple[int, ...], Any], Callable[[], Any]]
 """From a shape and a NumPy dtype to a function that makes new arrays of them."""
@@ -71,7 +77,13 @@ class Kernels:
 
     def __str__(self) -> str:
         spent = [f"{name} {1e3 * seconds:.1f} ms" for name, seconds in self.seconds.items()]
-        parts = [str(self.program), f"compiled in: {', '.join(spent)}" if spent else "", self.text]
+        repeats = shown.repetition(self.program)
+        parts = [
+            str(self.program),
+            "" if repeats is None else str(repeats),
+            f"compiled in: {', '.join(spent)}" if spent else "",
+            self.text,
+        ]
         return "\n\n".join(part for part in parts if part)
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.backends.cpu.compiled_program import text_of
 from aotlite.backends.loops import backend
 from aotlite.backends.loops.passes.pass_order import improved
 from aotlite.backends.loops.program import Kernel, LoopProgram
+from aotlite.backends.loops.templates.step_sequence import LEAST_STEPS, Repetition, repeated
 from benchmarks.sizes import Transformer
 from tests.backends.loops.helpers.equal_regions import knowing, regions, unknowing
 
@@ -33,6 +37,24 @@ def test_drawn_programs_of_equal_regions_are_the_same_with_templates() -> None:
     programs = {seed: knowing(regions(seed)) for seed in range(40)}
     shared = [_same(each, 1 + seed % 2 * 3, seed)[1] for seed, each in programs.items()]
     assert sum(shared) > 60
+
+
+def _shown(stage: str, made: Any, into: list[str]) -> None:
+    if stage.endswith("_kernels"):
+        into += [line for line in str(made).splitlines() if " times on other buffers" in line]
+
+
+@given(st.integers(0, 5), st.integers(1, 9), st.integers(3, 6), st.integers(0, 5))
+def test_a_planted_repetition_is_found(before: int, period: int, times: int, after: int) -> None:
+    assume(period * times >= LEAST_STEPS)
+    block = list(range(100, 100 + period))
+    sequence = [*range(before), *block * times, *range(50, 50 + after)]
+    assert repeated(sequence) == Repetition(before, period, times)
+
+
+def test_steps_of_no_repetition_are_not_shown() -> None:
+    assert repeated([0, 1, 2, 3, 0, 1, 2, 3]) is None
+    assert repeated([0, 0, 0]) is None
 
 
 # ------------------------------------------------------------------------------------------ blocks
@@ -115,6 +137,14 @@ def test_blocks_are_the_same_with_templates(
     compiled = al.compile(function, backend="loops")
     compiled(x, weights, al.zeros(8)).sum().backward()
     assert len(compared) == 2 and sum(compared) > 4
+
+
+def test_kernels_are_printed_with_what_repeats() -> None:
+    found: list[str] = []
+    weights = [al.ones(4, 4) for _ in range(5)]
+    hear = partial(_shown, into=found)
+    al.compile(_equal, backend="loops", observer=hear)(al.ones(4, 4), weights, None)
+    assert found == ["steps 0..1 repeat 5 times on other buffers, up to step 9"]
 
 
 def test_a_transformer_is_the_same_with_templates(compared: list[int]) -> None:
