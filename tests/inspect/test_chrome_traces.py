@@ -64,6 +64,7 @@ def test_a_block_writes_compilations_calls_and_backwards(tmp_path):
 
 def test_calls_may_be_left_out_and_the_file_is_written_where_the_block_raises(tmp_path):
     path = tmp_path / "chrome.json"
+
     def work():
         with chrome_trace(path, calls=False):
             al.compile(loss, backend="reference")(*arguments())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import aotlite as al
 from aotlite.backends.auto import AutoBackend
 from aotlite.backends.cpu import backend
 from aotlite.backends.cpu.backend import CpuBackend
-from aotlite.backends.native.compiler import toolchain
+from aotlite.backends.loops.program_run import ProgramRun
+from aotlite.backends.native.compiler import compiler_process, toolchain
 from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.ir.errors import BackendError
 
@@ -148,6 +150,25 @@ def test_a_compiler_that_fails_is_an_error_for_cpu_and_a_warning_for_auto(monkey
 def test_waiting_is_refused_for_a_backend_that_compiles_at_once() -> None:
     with pytest.raises(al.ArgumentError, match=r"wait is False for backend 'reference'"):
         al.compile(gelu, backend="reference", wait=False)
+
+
+@needs_compiler
+def test_the_call_is_written_while_the_compiler_runs(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_compiler()
+    running: list[bool] = []
+
+    class Written(ProgramRun):
+        def __init__(self, *given: Any) -> None:
+            running.append(bool(compiler_process._running))
+            super().__init__(*given)
+
+    monkeypatch.setattr(backend, "ProgramRun", Written)
+    x, w = made(requires_grad=False)
+    al.compile(lambda x, w: gelu(x, w) * 1.375, backend=EXACT)(x, w)
+    al.compile(lambda x, w: gelu(x, w) * 1.375, backend=EXACT)(x, w)
+    assert [True, False] == running
 
 
 @needs_compiler

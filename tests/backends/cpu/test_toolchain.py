@@ -12,7 +12,7 @@ import pytest
 from aotlite.backends.c_family.c_types import PRELUDE
 from aotlite.backends.native.cache import artifact_cache
 from aotlite.backends.native.compiler import compiler_process, toolchain
-from aotlite.backends.native.compiler.toolchain import find_compiler, key_of_c
+from aotlite.backends.native.compiler.toolchain import compile_c, find_compiler, key_of_c
 from aotlite.backends.native.libraries.library_loading import load_c
 from aotlite.ir.errors import BackendError
 from tests.backends.cpu.helpers.compilers import (
@@ -162,6 +162,32 @@ def test_ctrl_c_ends_the_compiler(cache, compiler, monkeypatch):
     monkeypatch.setattr(compiler_process, "_ends", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compiled(DOUBLE)
+    assert not is_running(int(pid_file.read_text()))
+    assert set() == compiler_process._running
+
+
+def test_what_is_done_meanwhile_is_done_once_while_the_compiler_runs(cache):
+    running = []
+    for _ in range(2):  # the second time the library is there
+        path = compile_c(
+            DOUBLE, "double", meanwhile=lambda: running.append(set(compiler_process._running))
+        )
+    assert Path(path).exists()
+    assert [1] == [len(each) for each in running]
+
+
+def test_an_error_meanwhile_ends_the_compiler(cache, compiler):
+    compiler('echo $$ > "$(dirname "$0")/pid"; sleep 60')
+    find_compiler()
+    pid_file = cache.parent / "pid"
+
+    def failing():
+        while not (pid_file.exists() and pid_file.read_text()):
+            time.sleep(0.005)
+        raise ValueError("meanwhile")
+
+    with pytest.raises(ValueError, match="meanwhile"):
+        compile_c(DOUBLE, "double", meanwhile=failing)
     assert not is_running(int(pid_file.read_text()))
     assert set() == compiler_process._running
 

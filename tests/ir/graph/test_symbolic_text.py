@@ -107,7 +107,8 @@ def test_a_symbol_of_no_input_is_a_parameter() -> None:
     compiled(al.ones(5, 4).requires_grad_())
     backward = compiled.backward_graph
     assert backward is not None
-    assert """\
+    assert (
+        """\
 def _lambda__backward(
     tangents_output_0: "f32[]",
     s0: "int = saved_size_0",
@@ -117,7 +118,9 @@ def _lambda__backward(
     view = ops.view(tangents_output_0, (1, 1))
     expand = ops.expand(view, (s0, s1))
     clone = ops.clone(expand)
-    return (clone,)""" == backward.code
+    return (clone,)"""
+        == backward.code
+    )
     (result,) = agree(backward, [np.float32(3)], {"s0": 2, "s1": 7})
     assert (2, 7) == result.shape
     words = "the size s0 is not given, expected it in sizes=: it is saved_size_0"
@@ -150,11 +153,14 @@ def test_sizes_are_read_from_the_first_input_that_has_them() -> None:
         lambda w, x, y, z: [x.view(x.shape[0] * x.shape[1]), w.new_zeros((c, b - 1)), z.flatten()],
         *metas,
     )
-    assert """\
+    assert (
+        """\
     s0 = arg_0.shape[0]
     s1 = arg_2.shape[1]
     s2 = (arg_1.shape[0] - 1) // 2
-    view = ops.view(arg_1, (2*s0*s1*s2 + s0*s1 - 2*s1*s2 - s1 + 10*s2 + 5,))""" in graph.code
+    view = ops.view(arg_1, (2*s0*s1*s2 + s0*s1 - 2*s1*s2 - s1 + 10*s2 + 5,))"""
+        in graph.code
+    )
     sizes = {"s0": 3, "s1": 2, "s2": 7}
     shapes = [node.shape for node in at_sizes(graph, sizes).placeholders]
     agree(graph, [np.ones(shape, np.float32) for shape in shapes], sizes)
@@ -197,10 +203,13 @@ def test_one_line_binds_all_sizes_of_an_input() -> None:
 
 def test_text_has_no_line_for_symbols_that_no_statement_has() -> None:
     meta = symbolic_meta(SymbolTable(), tensor_meta((4, 6)), "x")
-    assert """\
+    assert (
+        """\
 def made(arg_0: "f32[s0, s1]"):
     exp = ops.exp(arg_0)
-    return (exp,)""" == graph_of(lambda x: [x.exp()], meta).code
+    return (exp,)"""
+        == graph_of(lambda x: [x.exp()], meta).code
+    )
 
 
 def test_larger_and_smaller_are_words_of_ops() -> None:

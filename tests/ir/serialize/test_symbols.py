@@ -152,9 +152,7 @@ def test_graphs_of_every_stage_are_read_back_the_same() -> None:
 
 
 @given(strategies.graphs(), st.sampled_from((0, 2)), st.booleans())
-def test_random_graphs_print_run_save_and_load_equal(
-    graph: Graph, less: int, shared: bool
-) -> None:
+def test_random_graphs_print_run_save_and_load_equal(graph: Graph, less: int, shared: bool) -> None:
     case = symbolized("random", graph, less, shared=shared)
     assume(case is not None)
     assert case is not None

@@ -290,9 +290,7 @@ def _counts_one_more(op: Any) -> Any:
     return attrs.evolve(op, number=number)
 
 
-plant(
-    "L1", "strides put columns in one place", with_rule(_in_rows), "nonzero", also={"L11"}
-)
+plant("L1", "strides put columns in one place", with_rule(_in_rows), "nonzero", also={"L11"})
 plant(
     "L3",
     "an operand is scratch memory",
