@@ -15,7 +15,6 @@ import attrs
 from aotlite.artifacts.files.kept_entry import KeptEntry
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import FormatError
-from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Saved
 from aotlite.pipeline.record_files import decoded
 from aotlite.pipeline.size_regions.records import StageRecords
@@ -59,14 +58,12 @@ def _check_saved(cut: StageRecords) -> None:
     backward = cut.partition.backward
     if backward is None:
         return
-    saved = _metas(cut.partition.forward)
+    forward = cut.partition.forward
+    found = zip(forward.output_roles, forward.outputs, strict=True)
+    saved = {r.index: node.meta for r, node in found if type(r) is Saved and node is not None}
     for node in backward.placeholders:
-        if isinstance(node.role, Saved) and saved.get(node.role) is not node.meta:
+        if type(node.role) is Saved and saved.get(node.role.index) is not node.meta:
             raise _misfit(f"{node.role} of the backward is {node.meta}", "what the forward saves")
-
-
-def _metas(graph: Graph) -> dict[Any, object]:
-    return {role: node.meta for role, node in graph.outputs_with(Saved) if node is not None}
 
 
 def _misfit(got: str, expected: str) -> FormatError:

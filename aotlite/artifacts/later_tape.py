@@ -8,22 +8,22 @@ be as it was. Rules: CACHE-14, DBL-2. Spec: `specs/artifacts.md`.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import attrs
-import numpy as np
 
 from aotlite.artifacts.restoring import tape_of
-from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.modes import STATE, set_grad_enabled
+from aotlite.eager.base.tape.view_chain import PartStep
+from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.graph.role import Incoming, Role
 from aotlite.pipeline import Request
 from aotlite.pipeline.request import Compilation
-from aotlite.stages.shared.memory.view_families import copy_autograd
+from aotlite.pipeline.size_regions.proof.witnesses import StandIns
 
 
 class LaterTape:
@@ -36,12 +36,15 @@ class LaterTape:
         request: Request,
         compilation: Compilation,
         higher_order_inputs: frozenset[Any],
+        members: Collection[int],
         is_as_it_was: Callable[[list[Any]], bool],
     ) -> None:
+        """`members` are the ids of the tensors that are of view families."""
         self.higher_order_inputs = higher_order_inputs
         self._request = attrs.evolve(request, leaves=(), tensors=())
         self._compilation = compilation
-        self._leaves = [_description(leaf) for leaf in request.leaves]
+        self._leaves = list(map(_Likes(members).of, request.leaves))
+        self._grad_mode = STATE.grad_mode
         self._is_as_it_was = is_as_it_was
         self._lock = lock()
         self._made: Any = None
@@ -54,7 +57,7 @@ class LaterTape:
         """The tape. Raises AutogradError if what the function read has changed since."""
         with self._lock:
             if self._made is None:
-                leaves = [make() for make in self._leaves]
+                leaves = list(map(_present, self._leaves))
                 if not self._is_as_it_was(leaves):
                     raise noted(
                         AutogradError(
@@ -66,31 +69,29 @@ class LaterTape:
                     )
                 tensors = tuple([(i, x) for i, x in enumerate(leaves) if isinstance(x, Tensor)])
                 request = attrs.evolve(self._request, leaves=leaves, tensors=tensors)
-                self._made = tape_of(request, self._compilation)
+                with set_grad_enabled(bool(self._grad_mode)):
+                    self._made = tape_of(request, self._compilation)
         return self._made
 
 
-def _description(leaf: Any) -> Callable[[], Any]:
-    """Makes an argument like this one later; keeps neither its data nor a Module alive."""
-    if isinstance(leaf, TrackedObject):
-        held = weakref.ref(leaf)
-        return lambda: _alive(held())
-    if not isinstance(leaf, Tensor):
-        return lambda: leaf
-    requires_grad = leaf.requires_grad_outside()
-    like = Tensor(Storage(None, writable=leaf.storage.writable), leaf.meta, 0)
-    copy_autograd(leaf, like, requires_grad=requires_grad)
-    exported = leaf.storage.exported
+class _Likes(StandIns):
+    """Empty tensors for those of a call, with the views through which they are seen: the capture
+    must give the graph that the kept one was made of."""
 
-    def make() -> Tensor:
-        storage = like.storage
-        sizes = zip(like.meta.shape, like.meta.stride, strict=True)
-        extent = sum([max(size - 1, 0) * stride for size, stride in sizes])
-        storage.buffer = np.empty(extent + 1, like.meta.dtype.numpy)
-        storage.exported = exported
-        return like
+    def _view(self, real: Tensor, base: Tensor) -> Tensor:
+        with set_grad_enabled(real._kind is not CreationKind.NO_GRAD):
+            made = base
+            for step in real._chain:
+                if isinstance(step, PartStep):
+                    made = made._apply(step.parts.op, (made, *step.parts.args))[step.index]
+                else:
+                    made = made._apply(step.op, (made, *step.args))
+        return made.requires_grad_() if real._leaf else made
 
-    return make
+
+def _present(leaf: Any) -> Any:
+    """An argument as it was kept: a Module, if it is still there."""
+    return _alive(leaf()) if isinstance(leaf, weakref.ref) else leaf
 
 
 def _alive(module: Any) -> Any:

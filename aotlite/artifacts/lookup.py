@@ -154,7 +154,10 @@ def _restored(
     compilation = begun(options)
     if higher is not None:
         same = partial(_is_as_it_was, kept, attrs.evolve(context, leaves=()))
-        tape = LaterTape(request, compilation, frozenset(higher), same)
+        reals = facts.tensors(leaves)
+        of_families = [role for family in cut.meta.families for role in family.members]
+        members = {id(reals[role]) for role in of_families if role in reals}
+        tape = LaterTape(request, compilation, frozenset(higher), members, same)
         cut = attrs.evolve(cut, joint=attrs.evolve(cut.joint, kept_tape=tape))
     of = leaves, facts.tensors(leaves), cut.meta, cut.convention.bases, cut.partition
     entry = restored(request, cut, facts.values(*of), compilation)
@@ -165,7 +168,7 @@ def _restored(
 def _is_as_it_was(kept: KeptEntry, context: CallContext, leaves: list[Any]) -> bool:
     if context.is_unbound:
         raise needs_function_for_derivatives(kept.function)
-    now = attrs.evolve(context, leaves=leaves)
+    now = attrs.evolve(context, leaves=leaves, is_again=True)
     return kept.reads.match(now).difference is None
 
 

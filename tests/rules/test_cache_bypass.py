@@ -18,6 +18,7 @@ import pytest
 
 import aotlite as al
 from aotlite.artifacts.reads.watched_names import watched_names
+from aotlite.subclasses import TwoTensor
 from tests.artifacts.looked_up import cached, outcomes
 
 LOG: list[float] = []
@@ -131,6 +132,15 @@ def hooked(x: Any) -> Any:
     return y
 
 
+def prints_each_time(x: Any) -> Any:
+    al.effects.print("x is {}", x)
+    return x * 2
+
+
+def wraps(x: Any) -> Any:
+    return TwoTensor(x, x * 2)
+
+
 CASES = {
     reads_clock: "calls time.time",
     reads_file: "of ",
@@ -149,7 +159,9 @@ CASES = {
     asks_globals: "calls builtins.globals",
     writes_environment: "writes environment variables",
     squares: "users' Python runs in the backward",
-    hooked: "",
+    hooked: "the function registers hooks",
+    prints_each_time: "the function has effects",
+    wraps: "a tensor is a wrapper subclass",
 }
 
 

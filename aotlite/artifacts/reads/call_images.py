@@ -19,13 +19,15 @@ Line = tuple[str, str]
 """What was read, and its image."""
 
 
-def argument_lines(images: Images, form: Any, leaves: Sequence[object]) -> Iterator[Line]:
-    """The containers of a call and its flat arguments."""
+def argument_lines(
+    images: Images, form: Any, leaves: Sequence[object]
+) -> Iterator[tuple[Line, object]]:
+    """The containers of a call and its flat arguments; with each line the argument it is of."""
     spec, orders, arrays = form
-    yield "the containers of the arguments", _spec_words(images, spec) + repr(arrays)
-    yield "the keys of dictionaries among the arguments", images.of(orders)
+    yield ("the containers of the arguments", _spec_words(images, spec) + repr(arrays)), None
+    yield ("the keys of dictionaries among the arguments", images.of(orders)), None
     for index, leaf in enumerate(leaves):
-        yield f"argument {index}", images.of(leaf)
+        yield (f"argument {index}", images.of(leaf)), leaf
 
 
 def _spec_words(images: Images, spec: Any) -> str:

@@ -17,7 +17,7 @@ Spec: `specs/artifacts.md`.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -49,6 +49,8 @@ class CallContext:
     """Versions and options."""
     is_portable: bool = False
     """Whether the reads are those of a bundle: files may lie elsewhere."""
+    is_again: bool = False
+    """Whether its tensors stand for those of a call that was compared (CACHE-14)."""
     is_unbound: bool = False
     """Whether there is no function: what only it leads to is not compared (CACHE-18)."""
 
@@ -89,10 +91,11 @@ class ReadSet:
         """The same lines, of this call. Raises NoImage for a value without an image, and what a
         step of an access path raises where other objects lie there."""
         images = Images(self.ran, self.names) if images is None else images
-        yield from call.fixed
-        yield from mode_lines()
-        yield from argument_lines(images, call.form, call.leaves)
         leaves = list(call.leaves)
+        yield from call.fixed
+        yield from _but(mode_lines(), all_of=call.is_again)
+        for line, leaf in argument_lines(images, call.form, leaves):
+            yield NOT_COMPARED if call.is_again and isinstance(leaf, Tensor) else line
         for words in self.places:
             path = path_of(words, call.function)
             is_compared = path.argument is not None or not call.is_unbound
@@ -105,7 +108,8 @@ class ReadSet:
         for variable in self.environment:
             name = "the environment" if variable == WHOLE else f"${variable}"
             yield name, repr(value_of(variable))
-        yield from memory_lines(self._tensors(call), self.offsets)
+        memory = memory_lines(self._tensors(call), self.offsets)
+        yield from _but(memory, all_of=call.is_again)
         if not call.is_portable:
             yield _FILES, repr(sorted(images.files))
 
@@ -144,6 +148,11 @@ class ReadSet:
                 raise NoImage(f"{name} is no tensor")
             found[name] = value
         return found
+
+
+def _but(lines: Iterable[Line], *, all_of: bool) -> Iterator[Line]:
+    """The lines; none of them compared if `all_of` them were before."""
+    return (NOT_COMPARED if all_of else line for line in lines)
 
 
 def _found_lines(images: Images, name: str, paths: Sequence[Any]) -> Iterator[Line]:

@@ -8,6 +8,7 @@ its op. Spec: `specs/record_files.md`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 import attrs
@@ -125,9 +126,7 @@ class Reader:
         if kind is None:
             raise Unread(name, "the name of a record", ".record")
         fields = fields_of(kind)
-        record(
-            value, frozenset(("record", *[each.name for each in fields if each.form is not None]))
-        )
+        record(value, _keys_of(kind))
         made = {}
         for each_field in fields:
             if each_field.form is None:
@@ -331,6 +330,12 @@ def _is_argument(value: object, kind: str) -> bool:
 
 
 _ARGUMENTS: Final = {"int": (int, SymInt), "bool": (bool,), "str": (str,), "dtype": (DType,)}
+
+
+@cache
+def _keys_of(kind: type) -> frozenset[str]:
+    """The keys of an entry of a record."""
+    return frozenset(("record", *[x.name for x in fields_of(kind) if x.form is not None]))
 
 
 def _only(value: Any, tag: str) -> Any:

@@ -15,9 +15,11 @@ SIM-6). Strides do not count: a copy has the number of its operand. Spec: `specs
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import attrs
+import numpy as np
 
 from aotlite.eager.base.tape.view_chain import overlaps_itself
 from aotlite.ir.errors import AotliteError
@@ -64,6 +66,8 @@ class ValueNumbering:
     _table: dict[Any, int] = attrs.field(factory=dict)
     _places: dict[int, _Place] = attrs.field(factory=dict)
     _writes: dict[int, _Write] = attrs.field(factory=dict)
+    _constants: dict[int, tuple[Any, int]] = attrs.field(factory=dict)
+    """By id: a constant, which is kept alive, and its number."""
 
     def of(self, graph: Graph, given: Mapping[Any, int]) -> dict[Node, int]:
         """The number of each node of a graph; `given` has the numbers of inputs, by role."""
@@ -72,7 +76,7 @@ class ValueNumbering:
             if node.op == "placeholder":
                 numbers[node] = given.get(node.role) or self._input(node)
             elif node.op == "get_attr":
-                numbers[node] = self._number(("constant", id(node.target), node.target))
+                numbers[node] = self._constant(node.target)
             elif node.op == "call":
                 numbers[node] = self._called(node, numbers)
         return numbers
@@ -97,6 +101,19 @@ class ValueNumbering:
         """
         meta: TensorMeta = node.meta  # type: ignore[assignment]
         return self._number(("input", node.role, meta.as_contiguous()))
+
+    def _constant(self, constant: Any) -> int:
+        """The number of a constant, by its content: a graph from a file has constants of its own
+        (CACHE-14)."""
+        known = self._constants.get(id(constant))
+        if known is None:
+            value = constant.value
+            content: object = id(constant)
+            if type(value) is np.ndarray and not value.dtype.hasobject:
+                content = sha256(np.ascontiguousarray(value)).digest()
+            key = "constant", str(value.dtype), value.shape, content
+            known = self._constants[id(constant)] = constant, self._number(key)
+        return known[1]
 
     def _number(self, key: object) -> int:
         return self._table.setdefault(key, len(self._table) + 1)

@@ -11,6 +11,7 @@ import base64
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
@@ -208,10 +209,17 @@ def role_from(value: object) -> Role:
         record(value, frozenset(("role", key)))
         text, extra = value["role"], field(value, key, text_from)
     # The length also bounds the recursion of `parse_role`.
-    role = parse_role(text) if type(text) is str and len(text) <= 60 else None
-    if role is None or not role_fits(role):
+    role = _role(text) if type(text) is str and len(text) <= 60 else None
+    if role is None:
         raise Unread(text, "the text of a role, such as primals_0")
     return _completed(role, key, extra) if key else role
+
+
+@lru_cache(maxsize=8192)  # forward, backward and joint graph name the same inputs
+def _role(text: str) -> Role | None:
+    """The role of a text that a file may have."""
+    role = parse_role(text)
+    return role if role is not None and role_fits(role) else None
 
 
 def _completed(role: Any, key: str, extra: str) -> Any:

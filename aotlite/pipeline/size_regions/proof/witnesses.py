@@ -99,7 +99,7 @@ class Retrace:
     ) -> Retrace:
         """What a trace takes that is like that of the request; `members` are ids of the tensors
         that are of view families."""
-        made = _StandIns(members)
+        made = StandIns(members)
         bare = attrs.evolve(request, leaves=(), tensors=(), sizes=None)
         leaves = tuple(map(made.of, request.leaves))
         return cls(bare, leaves, again, compilation, STATE.grad_mode)
@@ -157,7 +157,7 @@ class Retrace:
         return found
 
 
-class _StandIns:
+class StandIns:
     """Empty tensors for those of a call: of one memory where they are, with their history."""
 
     def __init__(self, members: Collection[int]) -> None:
@@ -205,6 +205,7 @@ class _StandIns:
             seen = (tensor.offset + tensor.meta.span) * tensor.dtype.itemsize
             size = seen if real.buffer is None else real.nbytes()  # of a fake mode, or with data
             made = self._storages[id(real)] = Storage(_bytes(size), writable=real.writable)
+            made.exported = real.exported
         return made
 
 
