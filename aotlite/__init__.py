@@ -119,6 +119,7 @@ if TYPE_CHECKING:
     from aotlite.eager.creation.random_factories import randperm as randperm
     from aotlite.eager.regions.annotate import annotate as annotate
     from aotlite.eager.regions.checkpoint import checkpoint as checkpoint
+    from aotlite.eager.regions.nested_region import nested_compile_region as nested_compile_region
     from aotlite.eager.rng.generator import Generator as Generator
     from aotlite.eager.rng.generator import default_generator as default_generator
     from aotlite.eager.rng.generator import get_rng_state as get_rng_state
@@ -204,6 +205,7 @@ _LAZY: dict[str, str] = {
         "aotlite.backends.threads": "get_num_threads set_num_threads",
         "aotlite.eager.regions.annotate": "annotate",
         "aotlite.eager.regions.checkpoint": "checkpoint",
+        "aotlite.eager.regions.nested_region": "nested_compile_region",
         "aotlite.eager.creation.random_factories": "normal rand randint randn randperm",
         "aotlite.eager.creation.interop": "from_dlpack from_numpy",
         "aotlite.eager.creation.factories": """

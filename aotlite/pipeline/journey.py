@@ -187,7 +187,7 @@ def _analyzed(
     captured: Captured, compilation: Compilation
 ) -> tuple[Captured, FunctionMeta, Convention, Joint]:
     """Stages 2 to 4: the capture with the inputs that only the backward needs, and its facts."""
-    compilation.observers.check("1 capture", captured.graph)
+    compilation.observers.captured(captured)
     captured, meta = with_parts(captured, compilation.stages["analyze"])
     meta = attrs.evolve(meta, grads=captured.grads, hooks=tuple([h for h, _ in captured.hooks]))
     if compilation.observers.runner is not None and not meta.wrappers:

@@ -32,6 +32,7 @@ from aotlite.pipeline.logs.loggers import refresh
 from aotlite.pipeline.logs.stage_events import emit_artifact
 from aotlite.pipeline.options import Observer, Options
 from aotlite.stages.records.backward.partition import Partition
+from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.guards.size_conditions import SizeConditions
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 
@@ -44,6 +45,7 @@ RunT = TypeVar("RunT")
 
 _PURPOSES = {
     "1 capture": "the function ran once on fake tensors: every op it ran, views and writes too",
+    "1 capture, regions": "the calls of functions that are marked as regions",
     "2 analyze": "what it does to its inputs, what its results alias, what is differentiable",
     "3 convention": "the inputs of the compiled forward, in order",
     "4 joint": "the tape continued: forward and backward in one imperative graph",
@@ -135,6 +137,14 @@ class Observers:
         if self.verifies:
             with timed("verify", checked=stage):
                 verify(graph, functional=functional, stage=stage)
+
+    def captured(self, captured: Captured) -> None:
+        """Checks the captured graph, and shows the calls of marked regions, if there are any."""
+        self.check("1 capture", captured.graph)
+        for observer in self.observers:
+            report = captured.recorder.scopes.report()
+            if report is not None:
+                show_to(observer, "1 capture, regions", report)
 
     def compare(self, stage: str, graph: Graph, *, exact: bool = True) -> None:
         """With `verify=True`, runs a graph; raises where results differ from the stage before.

@@ -38,11 +38,7 @@ from aotlite.eager.dispatch.pure import (
 from aotlite.eager.dispatch.subclass import kinds_among, run_wrapped
 from aotlite.eager.rng.generator import current
 from aotlite.ir.effects import EffectOp, TokenOp
-from aotlite.ir.errors import (
-    BUILTIN,
-    ShapeError,
-    in_words,
-)
+from aotlite.ir.errors import BUILTIN, ShapeError, in_words
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.devices import MixedDevicesError
 from aotlite.ir.op import (
@@ -68,8 +64,7 @@ def dispatch(op: Op, args: tuple[object, ...]) -> Any:
 
 def _apply(tensor: Tensor | None, op: Op, args: tuple[object, ...]) -> Any:
     """`dispatch` as the method `Tensor._apply`, which nearly every call uses."""
-    recorder = STATE.recorder
-    handler = _HANDLERS[type(op)]
+    recorder, handler = STATE.recorder, _HANDLERS[type(op)]
     if STATE.wrappers:
         kinds = kinds_among(args)
         if kinds:
@@ -77,6 +72,8 @@ def _apply(tensor: Tensor | None, op: Op, args: tuple[object, ...]) -> Any:
     try:
         if recorder is None:
             return handler(op, args, None)
+        if recorder.scopes.log is not None:
+            return recorder.scopes.log.run(op, args)
         for value in args:
             if isinstance(value, Tensor):
                 if value.storage.capture is not recorder:

@@ -33,6 +33,7 @@ from aotlite.ir.graph.symbolic.binding import (
 )
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.provenance.location import Places
+from aotlite.ir.provenance.scope import REGION
 
 __all__ = [
     "code",
@@ -183,18 +184,24 @@ class _Phases:
 
 
 class _Remarks:
-    """Prints the user's source line as a comment where it changes, or the phase does."""
+    """Prints the user's source line as a comment where it changes, or the phase does; and the
+    marked region (REG-29)."""
 
-    __slots__ = ("line", "phase", "places")
+    __slots__ = ("line", "phase", "places", "region")
 
     def __init__(self) -> None:
         self.phase = Phase.FORWARD
         self.line: tuple[str, int] | None = None
         self.places = Places()
+        self.region: object = None
 
     def before(self, node: Node) -> Iterator[str]:
         if node.phase is not self.phase and node.op == "call":
             self.phase, self.line = node.phase, None
+        region = node.tags.get(REGION)
+        if region != self.region:
+            self.region, self.line = region, None
+            yield f"    # region: {region}" if region else "    # outside of regions"
         if node.location is None:
             return
         place = self.places(node.location)

@@ -9,7 +9,7 @@ class Listener:
     def __init__(self):
         self.reads = []
         self.made = []
-        self.scopes = ModuleScopes()
+        self.scopes = ModuleScopes(self)
 
     def created(self, obj):
         self.made.append(obj)

@@ -122,7 +122,7 @@ def _first(
 ) -> Location | None:
     for code in codes:
         for each in _with_inner(code):
-            steps = _steps(each)
+            steps = steps_of(each)
             for at, step in enumerate(steps):
                 if _loads(step, loads, name) and _reads(steps, at, items):
                     return each, step.offset
@@ -144,7 +144,8 @@ def _with_inner(code: types.CodeType) -> tuple[types.CodeType, ...]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _steps(code: types.CodeType) -> tuple[dis.Instruction, ...]:
+def steps_of(code: types.CodeType) -> tuple[dis.Instruction, ...]:
+    """The instructions of a code object that do something. Cached: `dis` is slow."""
     return tuple([step for step in dis.get_instructions(code) if step.opname not in _NOISE])
 
 

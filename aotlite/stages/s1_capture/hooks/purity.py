@@ -28,6 +28,7 @@ from aotlite.ir.geometry.memory_format import MemoryFormat
 from aotlite.ir.symbols.floats.call_code import own_code
 from aotlite.stages.records.guards.access_paths import NOTHING, attributes_of
 from aotlite.stages.s1_capture.environment.access_search import is_users
+from aotlite.stages.s1_capture.environment.bytecode_reads import steps_of
 from aotlite.stages.s1_capture.hooks.reachable import (
     Known,
     article,
@@ -60,7 +61,6 @@ _OPERATORS_THAT_WRITE = frozenset(
     "setitem delitem iadd iand iconcat ifloordiv ilshift imatmul imod imul ior ipow irshift isub "
     "itruediv ixor call".split()
 )
-_NOISE = frozenset(("CACHE", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME", "COPY_FREE_VARS"))
 _NAMES = ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_FAST", "LOAD_NAME")
 _NO_LOADS = ("LOAD_CONST", "LOAD_CLOSURE", "LOAD_ASSERTION_ERROR")
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD")
@@ -239,7 +239,7 @@ class _Read:
         stack = [own_code(function.__code__)]
         while stack:
             code = stack.pop()
-            steps = [s for s in dis.get_instructions(code) if s.opname not in _NOISE]
+            steps = steps_of(code)
             found.against = found.against or _against_code(code, steps)
             later = []
             for place, step in enumerate(steps):

@@ -21,6 +21,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.symbols.floats.call_code import own_code
 from aotlite.stages.records.guards.access_paths import attributes_of
 from aotlite.stages.s1_capture.environment.access_search import is_users, names_used
+from aotlite.stages.s1_capture.environment.bytecode_reads import steps_of
 
 MOST = 10_000
 """The largest number of objects that one search visits."""
@@ -124,7 +125,7 @@ def words_of(thing: object) -> Iterator[str]:
         _, attributes = names_used(thing.__code__)
         yield from attributes
         for code in (own_code(thing.__code__), *_codes_made_by([thing])):
-            for step in dis.get_instructions(code):
+            for step in steps_of(code):
                 yield step.opname
                 if step.opname == "BINARY_OP":
                     yield step.argrepr
