@@ -140,11 +140,13 @@ class Kernel:
         name: str, extents: tuple[int, ...], space: int, vector: int | None, shared: Any
     ) -> Kernel:
         """Returns a kernel whose statements its template writes when they are read (REG-8)."""
-        kernel = object.__new__(Kernel)
-        for field, value in zip(
-            _BUT_BODY, (name, extents, space, vector, None, shared), strict=True
-        ):
-            field(kernel, value)
+        kernel: Kernel = object.__new__(Kernel)
+        _put_name(kernel, name)
+        _put_extents(kernel, extents)
+        _put_space(kernel, space)
+        _put_vector(kernel, vector)
+        _put_loads(kernel, None)
+        _put_shared(kernel, shared)
         return kernel
 
     if not TYPE_CHECKING:
@@ -164,10 +166,11 @@ class Kernel:
         return "\n  ".join([*lines, *[_statement_text(each, texts) for each in self.body]])
 
 
-_BUT_BODY: tuple[Any, ...] = tuple(
-    [getattr(Kernel, k).__set__ for k in ("name", "extents", "space", "vector", "loads", "shared")]
-)
-"""The setters of all fields of a kernel but the statements."""
+_put_name, _put_extents, _put_space, _put_vector, _put_loads, _put_shared = [
+    getattr(Kernel, field).__set__
+    for field in ("name", "extents", "space", "vector", "loads", "shared")
+]
+"""The setters of all fields of a kernel but its statements."""
 
 
 @attrs.frozen

@@ -53,9 +53,8 @@ class OpTemplate:
     buffers: tuple[int, ...]
     """Those of its operands, as in `LoweredCall`."""
     added: tuple[ProgramBuffer, ...]
-    first: int
-    """The number of steps before its own."""
-    steps: tuple[Kernel | Gemm, ...]
+    steps: tuple[tuple[str, Kernel | Gemm], ...]
+    """Each with its name up to the number of the step."""
     result: Any
     """A Placed, or a tuple of them."""
 
@@ -99,30 +98,33 @@ class OpTemplates:
         if call is None or found is None:
             return None
         numbers = dict(zip(found.buffers, call.buffers, strict=True))
+        buffers, steps = self.builder.buffers, self.builder.steps
         for each in found.added:
-            numbers[each.number] = self.builder.buffer(each.dtype, each.size, each.kind, each.value)
-        by = len(self.builder.steps) - found.first
-        for k, step in enumerate(found.steps, found.first):
-            self.builder.steps.append(_moved(step, f"{step.name[: -len(str(k))]}{k + by}", numbers))
+            number = numbers[each.number] = len(buffers)
+            buffers.append(ProgramBuffer(number, each.dtype, each.size, each.kind))
+        for stem, step in found.steps:
+            steps.append(_moved(step, f"{stem}{len(steps)}", numbers))
         return _on(found.result, numbers)
 
     def keep(self, call: LoweredCall | None, mark: tuple[int, int], result: Any) -> None:
         """Remembers a call that has added these buffers and steps since the mark, if each step is
         a kernel or product that is named by its place."""
         buffers, steps = self.builder.buffers[mark[0] :], self.builder.steps[mark[1] :]
-        own: list[Kernel | Gemm] = []
+        own: list[tuple[str, Kernel | Gemm]] = []
         for k, step in enumerate(steps, mark[1]):
             if not isinstance(step, (Kernel, Gemm)) or not step.name.endswith(f"_{k}"):
                 return
-            own.append(step)
+            own.append((step.name[: -len(str(k))], step))
         is_plain = all(each.kind is BufferKind.TEMPORARY for each in buffers)
         if call is not None and is_plain:
-            template = OpTemplate(call.buffers, tuple(buffers), mark[1], tuple(own), result)
+            template = OpTemplate(call.buffers, tuple(buffers), tuple(own), result)
             self.found[call.key] = template
 
 
 def _meta_key(meta: object) -> object:
     """Returns a meta, or a tuple of them, of which no size is a symbol."""
+    if type(meta) is TensorMeta and meta.table is None:
+        return meta
     for each in meta if type(meta) is tuple else (meta,):
         if type(each) is not TensorMeta or each.table is not None:
             raise NotRepeatable
