@@ -12,7 +12,15 @@ from collections.abc import Hashable, Sequence
 
 import attrs
 
-from aotlite.backends.loops.program import Extern, Gemm, Kernel, LoopProgram, Step
+from aotlite.backends.loops.program import (
+    Extern,
+    Gemm,
+    Kernel,
+    LoopProgram,
+    Placed,
+    Step,
+    ValueCheck,
+)
 from aotlite.backends.loops.templates.kernel_template import instance_of
 
 LEAST_TIMES, LEAST_STEPS = 3, 6
@@ -91,4 +99,12 @@ def _key(step: Step) -> Hashable:
     if type(step) is Gemm:
         windows = [(w.start, w.batch, w.row, w.column) for w in (step.a, step.b, step.c)]
         return step.batch, step.m, step.n, step.k, *windows
-    return (type(step), step.op, step.meta) if type(step) is Extern else type(step)
+    if type(step) is Extern:
+        return step.op, step.meta, _without_buffers(step.args)
+    return ValueCheck
+
+
+def _without_buffers(value: object) -> Hashable:
+    if type(value) is tuple:
+        return tuple([_without_buffers(each) for each in value])
+    return (value.start, value.meta) if type(value) is Placed else (type(value), repr(value))
