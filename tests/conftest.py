@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import Phase, is_hypothesis_test, settings
 
 ROOT = Path(__file__).parents[1]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -42,6 +42,8 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
 # mistakes as much as the failure itself.
 SHOWN = [phase for phase in Phase if phase is not Phase.explain]
 settings.register_profile("aotlite", deadline=None, print_blob=True, derandomize=True, phases=SHOWN)
+MORE = 4
+"""Times as many examples are drawn in the long run, by laws that do not say how many."""
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("aotlite")
 
@@ -249,13 +251,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def _draw_more(item: Any) -> None:
-    """A law that says how many examples the long profile draws is a part of that."""
-    marker = item.get_closest_marker("draws")
-    if marker is not None:
-        test = item.obj
-        usual = test._hypothesis_internal_use_settings
-        more = settings(usual, max_examples=marker.kwargs["long"])
+    """In the long profile laws draw more examples, and tests of all journeys have more of them."""
+    marker, test = item.get_closest_marker("draws"), getattr(item, "obj", None)
+    count = 0 if marker is None else marker.kwargs["long"]
+    if is_hypothesis_test(test):
+        usual = getattr(test, "_hypothesis_internal_use_settings", None) or settings.default
+        more = settings(usual, max_examples=count or MORE * usual.max_examples)
         test._hypothesis_internal_use_settings = more
+        item.add_marker("long")
+    elif count:
+        journeys: Any = importlib.import_module("tests.stages.helpers.journeys")
+        journeys.EXAMPLES = count
         item.add_marker("long")
 
 

@@ -61,6 +61,7 @@ def run_tests(folder: Path, tests: str, *options: str, conftest_ending: str = ""
 
 
 @pytest.mark.slow("starts pytest and its workers")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("options", [("-p", "no:xdist"), ("-n", "0"), ("-n", "2")], ids=" ".join)
 def test_comparison_count_is_the_same_however_the_tests_are_run(tmp_path, options):
     with_torch = """

@@ -101,6 +101,7 @@ def test_page_ends_with_an_exercise_and_its_solution(name):
     assert solutions[0] in SHOWN
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
 def test_solution_runs_and_prints_what_the_exercise_asks(path):
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)

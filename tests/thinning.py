@@ -26,6 +26,8 @@ def mark_long(items: Iterable[pytest.Item]) -> None:
     """Marks as long the rows that a test's marker `thinned` leaves out of the usual run."""
     tables: dict[object, list[Any]] = {}
     for item in items:
+        if item.get_closest_marker("long"):
+            continue
         if item.get_closest_marker("thinned") and hasattr(item, "callspec"):
             tables.setdefault((item.parent, item.originalname), []).append(item)  # type: ignore[attr-defined]
     for rows in tables.values():

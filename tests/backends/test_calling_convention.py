@@ -82,6 +82,7 @@ def program(x: Any, y: Any, unused: Any) -> Any:
 
 
 @pytest.mark.rules("LOW-9")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("forward, backward", [*itertools.product(KINDS, KINDS)])
 @pytest.mark.parametrize("partition", ["default", "min_cut"])
 def test_halves_of_different_kinds_pass_each_other_their_values(

@@ -135,6 +135,7 @@ FOUND = {
 }
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("rule", [rule.id for rule in RULES])
 def test_a_planted_mistake_is_found_with_a_witness(rule):
     (result,) = check(FOUND[rule], [rule]).results
@@ -143,6 +144,7 @@ def test_a_planted_mistake_is_found_with_a_witness(rule):
     assert result.outcome.got != result.outcome.expected
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("group", GROUPS)
 def test_aotlite_breaks_none_of_them(group):
     report = check(Aotlite, [group])

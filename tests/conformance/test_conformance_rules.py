@@ -28,6 +28,7 @@ def test_every_rule_about_memory_has_a_mistake():
     assert sorted(RULES) == sorted([*MISTAKES, *PLAIN])
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("rule", RULES)
 def test_a_mistake_is_found(rule):
     found = outcome(broken(rule), rule)
@@ -36,6 +37,7 @@ def test_a_mistake_is_found(rule):
     assert found.got != found.expected
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("rule", MISTAKES)
 def test_numpy_makes_no_such_mistake(rule):
     assert isinstance(outcome(NumPy, rule), Keeps | Lacks)

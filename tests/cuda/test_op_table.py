@@ -71,6 +71,7 @@ def check(name, samples, device):
             assert_alike(name, sample, mine, its, emulated and name not in NOT_BY_BITS)
 
 
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_op_gives_on_the_device_what_it_gives_on_the_cpu(name, device):
     samples = samples_of(name)

@@ -57,6 +57,7 @@ def test_values_and_gradients_are_those_of_the_cpu(program, device):
     assert {device} == {x.device for x in results[1]}
 
 
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("grad", [False, True])
 def test_a_compiled_program_is_the_eager_one(program, grad, device):

@@ -113,6 +113,7 @@ VALUES = {
 
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.parametrize("form", FORMS)
 def test_writing_equals_torch(torch, form, kind):

@@ -401,6 +401,7 @@ def play(body, names, history):
 
 
 @pytest.mark.rules("GRD-2", "DUP-5", "DUP-2", "SYN-1")
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("history", [False, True], ids=["plain", "with history"])
 @pytest.mark.parametrize("body", BODIES)
 def test_each_pattern_after_each_other_and_the_first_again(body, history):
@@ -483,6 +484,7 @@ KEPT = {
 
 
 @pytest.mark.rules("SAV-2", "RT-6", "TEN-12")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("body", KEPT)
 @pytest.mark.parametrize("target", range(6))
 @pytest.mark.parametrize("grad", [True, False])

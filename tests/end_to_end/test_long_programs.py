@@ -170,7 +170,8 @@ PROGRAMS = [
 
 
 def each_of(programs: Sequence[Callable[[int], Made]]) -> Any:
-    return pytest.mark.parametrize("program", programs, ids=lambda program: program.__name__)
+    rows = pytest.mark.parametrize("program", programs, ids=lambda program: program.__name__)
+    return lambda test: pytest.mark.thinned(3)(rows(test))
 
 
 @contextmanager

@@ -73,6 +73,7 @@ print(x.grad)
 
 
 @pytest.mark.slow("each backend in a process of little memory")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("backend", ["eager", *BACKENDS])
 def test_memory_that_is_missing_is_told_by_calls_and_backwards(backend: str) -> None:
     """Results, what is computed on the way, and scratch memory, in a process of little memory."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aotlite.backends.native.compiler.toolchain import find_compiler
@@ -15,6 +15,7 @@ needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compil
 
 
 @pytest.mark.rules("DYN-37", "DYN-38", "DYN-39", "DYN-40")
+@settings(max_examples=25)
 @given(st.data())
 def test_scalars_of_sizes_are_those_of_eager(data: st.DataObject) -> None:
     program = Drawing(lambda options: data.draw(st.sampled_from(options))).program()
@@ -26,6 +27,7 @@ KINDS = st.sampled_from(("float64", "float32"))
 
 
 @pytest.mark.rules("DYN-37", "DYN-39")
+@settings(max_examples=25)
 @given(st.data())
 def test_scalars_that_ask_nothing_are_compiled_once(data: st.DataObject) -> None:
     program = Drawing(lambda options: data.draw(st.sampled_from(options)), asks=False).program()

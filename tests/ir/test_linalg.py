@@ -64,6 +64,7 @@ def test_eigenvectors_are_turned_into_multiples(shape, dtype):
 
 
 @pytest.mark.torch
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_factors_have_the_form_of_pytorchs(torch, dtype):
     for shape in SHAPES:
@@ -146,6 +147,7 @@ def test_gradients_equal_torch(torch, loss, shape, dtype):
     assert_near(y.grad.resolve_conj().numpy(), x.grad.array)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("loss", "shape"), CASES)
 def test_gradients_of_both_orders_equal_differences(loss, shape):
     check_gradients(lambda x: loss(al, x, column_weights).reshape(1), matrices(shape))

@@ -59,6 +59,7 @@ def check_compiled(name, samples):
 
 
 @pytest.mark.torch
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", COMPARED)
 def test_composites_equal_torch(torch, name):
     for sample in samples_of(entry(name)):

@@ -122,6 +122,7 @@ def test_a_failing_kernel_raises_its_own_error_once_in_eager() -> None:
     assert 4 * len(COMPUTING) == count > 1400
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", ["reference", "loops", "cpu"])
 def test_a_failing_kernel_raises_its_own_error_once_compiled(name: str) -> None:
     """Every pure op, in each form that a backend gives a graph with its calls."""
@@ -140,6 +141,7 @@ def test_a_failing_kernel_raises_its_own_error_once_compiled(name: str) -> None:
     assert 8 * len(PURE) == count > 2000
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_own_ops_error_of_any_class_is_the_callers(kind: type[BaseException]) -> None:
     with taken_out():

@@ -31,6 +31,7 @@ def test_every_dtype_equals_torch(torch, name, is_composite):
 
 
 @pytest.mark.torch
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda d: f"{d.ops[0]}-{d.aspect}")
 def test_a_known_difference_has_a_reason_and_is_one_where_it_shows(torch, difference):
     assert difference.reason

@@ -43,6 +43,7 @@ def add_instead_of_doubling(graph):
     return rewriting(mul=rule)(graph)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("own", [rebuild, simplify, add_instead_of_doubling])
 def test_right_passes_obey_every_law(own):
     found = laws.check_pass(own, idempotent=True)

@@ -56,6 +56,7 @@ def test_every_op_is_one_entry_for_many_sizes(name):
     assert found(name) is None
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", LEFT)
 def test_what_is_left_is_an_entry_a_size(name):
     """A line that nothing needs would hide what comes later."""

@@ -61,6 +61,7 @@ def check_facts(name):
 
 
 @pytest.mark.rules("DYN-11")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", ["view", "as_strided", "slice", "matmul", "cat", "conv2d", "roll"])
 def test_facts_that_rules_use_follow_from_what_they_assume(name):
     check_facts(name)
@@ -113,6 +114,7 @@ TRACED = {
 }
 
 
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", TRACED)
 def test_composite_says_of_symbols_what_it_says_of_sizes(name):
     """DYN-2: at every size that keeps what was assumed, one of them the sample's own."""

@@ -119,6 +119,7 @@ PROGRAMS = {
 
 
 @pytest.mark.rules("DYN-4", "TEN-12")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_view_inside_a_composite_is_told_as_by_eager(name):
     def function(x):

@@ -133,6 +133,7 @@ def test_every_op_of_the_table_states_a_workspace() -> None:
 
 
 @pytest.mark.slow("fills an operand of gigabytes")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("way", ["eager", "reference", "loops", "cpu"])
 def test_reading_some_elements_of_a_huge_operand_takes_little_memory(way: str) -> None:
     """2**33 elements and more, in a process that may take 256 MiB."""

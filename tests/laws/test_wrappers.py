@@ -13,6 +13,7 @@ def unwrap(wrapper):
     return wrapper.unwrap()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("make", [Boxed, Tagged, nested], ids=lambda make: make.__name__)
 def test_right_wrappers_obey_every_law(make):
     found = laws.check_subclass(make, unwrap)
@@ -27,6 +28,7 @@ def test_a_wrapper_may_refuse_what_it_cannot_do():
     assert "it refuses 7 more" in str(found)
 
 
+@pytest.mark.thinned(7)
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.__name__)
 def test_a_wrong_wrapper_is_rejected_by_the_law_that_is_meant_for_it(wrong):
     with pytest.raises(laws.LawError) as caught:

@@ -104,6 +104,7 @@ LAYERS: dict[str, tuple[Callable[[], Callable[[Any], Any]], tuple[int, ...], tup
 
 
 @pytest.mark.rules("DYN-4", "DYN-20", "DYN-23")
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_is_compiled_twice_at_most(name: str) -> None:
     make, shape, changing = LAYERS[name]

@@ -41,6 +41,7 @@ def kinds(seeds: range, *ways: str) -> list[str]:
 
 
 @pytest.mark.rules("PRG-2", "PRG-9", "PYX-8", "PYX-10", "ICH-8")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("way", "seeds"),
     [

@@ -192,6 +192,7 @@ def test_a_value_is_read_anew_and_what_was_met_compiles_nothing(met: tuple[Any, 
 
 
 @pytest.mark.rules("CAP-12")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("family", FAMILIES, ids=[type(family[0]).__name__ for family in FAMILIES])
 def test_values_that_are_taken_for_each_other_are_told_apart(family: tuple[Any, ...]) -> None:
     _check_that_it_is_read_anew(of_cell_or_none, Values(family))

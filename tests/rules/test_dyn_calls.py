@@ -57,6 +57,7 @@ DIMENSIONS = {
 
 
 @pytest.mark.rules("DYN-26")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("name", DIMENSIONS)
 def test_an_int_argument_may_name_a_dimension(name: str, dynamic: Any) -> None:

@@ -76,6 +76,7 @@ def compared(
 
 
 @pytest.mark.rules("SYN-12", "DYN-14")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("form", VIEWS)
 @pytest.mark.parametrize("function", [only_read, *WRITES])
 def test_views_of_one_base_have_symbols(function: Callable[..., Any], form: str) -> None:
@@ -139,6 +140,7 @@ def test_errors_of_views_show_strides_where_eagers_do() -> None:
 
 
 @pytest.mark.rules("SYN-12")
+@pytest.mark.thinned(9)
 @pytest.mark.parametrize("history", HISTORIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_programs_of_views_are_eagers_at_all_sizes(kind: str, history: str) -> None:

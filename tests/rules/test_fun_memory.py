@@ -105,6 +105,7 @@ FOUND = {
 
 
 @pytest.mark.rules("FUN-18", "FUN-36", "RT-5")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", FOUND)
 @pytest.mark.parametrize("kind", KINDS)
 def test_changes_of_inputs_that_once_differed_agree(name, kind):

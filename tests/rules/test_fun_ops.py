@@ -27,6 +27,7 @@ CAPTURED = [n for n, op in OPS.items() if not isinstance(op, DataOp) and n not i
 
 
 @pytest.mark.rules("FUN-29")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", CAPTURED)
 def test_an_op_with_a_kernel_is_captured_as_itself(name):
     """Whatever it could be made of."""
@@ -43,6 +44,7 @@ def test_an_op_with_a_kernel_is_captured_as_itself(name):
 
 
 @pytest.mark.rules("FUN-29")
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("name", sorted(COMPOSITES))
 def test_a_composite_is_captured_as_ops_with_kernels(name):
     """Those that it runs eagerly: it is Python, and no op of the table."""

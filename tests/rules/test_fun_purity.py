@@ -146,7 +146,7 @@ def test_what_is_found_behind_a_write_stands_at_its_own_view() -> None:
     assert read.target.views and line_of(read) == "part = y.t()[:, 1] # the view"
 
 
-@pytest.mark.slow("takes 450 cases through all stages, for the tests of a worker")
+@pytest.mark.slow("takes 160 cases through all stages, for the tests of a worker")
 @pytest.mark.rules("FUN-26", "FUN-35")
 def test_nodes_of_the_graph_stand_at_lines_of_the_program() -> None:
     """No line appears that the imperative graph has not, for views and writes of any kind."""

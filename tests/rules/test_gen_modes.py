@@ -15,7 +15,7 @@ from tests.end_to_end.helpers.worlds import body_of
 from tests.rules.helpers.meta_oracle import kinds, on_both, run_eagerly
 from tests.stages.helpers.journeys import Journey, inputs_of
 
-ENOUGH = 60
+ENOUGH = 20
 
 
 # --------------------------------------------------------------------------------------- orders

@@ -327,6 +327,7 @@ def test_a_write_takes_the_retained_gradient_along() -> None:
 
 
 @pytest.mark.rules("HOOK-4", "TAN-8", "HOOK-6")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("hooked", [False, True])
 def test_a_result_from_which_another_is_computed_retains_the_sum(

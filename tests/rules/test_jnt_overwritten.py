@@ -196,16 +196,17 @@ def test_the_writes_are_found_in_the_table() -> None:
     } <= names  # fmt: skip
 
 
-@pytest.mark.slow("each write of the table, compiled")
-def test_gradients_are_none_where_eagers_are_whatever_overwrites() -> None:
-    seen = check(few(4), by("reference"))
-    assert seen["all"] > 250 and seen["some None"] > 225 and seen["refused"] < 20
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.long)])
+def test_gradients_are_none_where_eagers_are_whatever_overwrites(every: int) -> None:
+    seen = check(list(few(4))[::every], by("reference"))
+    assert seen["all"] > 250 // every and seen["some None"] > 210 // every
+    assert seen["refused"] < 30 // every
 
 
-@pytest.mark.parametrize("backend, every", [("loops", 9), ("auto", 60)])
+@pytest.mark.parametrize("backend, every", [("loops", 24), ("auto", 150)])
 def test_gradients_are_none_where_eagers_are_on_other_backends(backend: str, every: int) -> None:
     seen = check(list(few(4, seed=1))[::every], by(backend))
-    assert seen["some None"] > 3
+    assert seen["some None"] > 1
 
 
 @pytest.mark.long
@@ -231,13 +232,13 @@ def hooked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def test_hooks_do_not_make_gradients_of_none() -> None:
     seen: Counter[str] = Counter()
-    for program in list(few(4, seed=2))[::3]:
+    for program in list(few(4, seed=2))[::12]:
         body = hooked(program.function())
         eager = gradients(program, body)
         found = gradients(program, al.compile(body, backend="reference"))
         assert shown(eager) == shown(found), str(program)
         seen["some None"] += isinstance(eager, list) and None in eager
-    assert seen["some None"] > 60
+    assert seen["some None"] > 15
 
 
 def second_order(program: Program, function: Callable[..., Any]) -> Any:
@@ -262,8 +263,8 @@ def second_order(program: Program, function: Callable[..., Any]) -> Any:
 
 
 def test_second_derivatives_are_none_where_eagers_are() -> None:
-    seen = check(list(few(4, seed=3))[::4], by("reference"), second_order)
-    assert seen["some None"] > 60
+    seen = check(list(few(4, seed=3))[::16], by("reference"), second_order)
+    assert seen["some None"] > 15
 
 
 def nested(y: Any, w: Any) -> Any:
@@ -319,14 +320,14 @@ def test_a_function_inside_a_backward_sees_what_arrives_at_second_order(
 def test_gradients_are_none_where_eagers_are_on_compiled_tapes() -> None:
     """`compiled_autograd` of eager functions, and of compiled ones, which it pastes in (CAG-11)."""
     seen: Counter[str] = Counter()
-    for program in list(few(4, seed=4))[::5]:
+    for program in list(few(4, seed=4))[::20]:
         eager = gradients(program, program.function())
         compiled = al.compile(program.function(), backend="reference")
         with al.compiled_autograd.enable(CompiledAutograd.of("reference")):
             for function in (program.function(), compiled):
                 assert shown(eager) == shown(gradients(program, function)), str(program)
         seen["some None"] += isinstance(eager, list) and None in eager
-    assert seen["some None"] > 40
+    assert seen["some None"] > 10
 
 
 def _two(array: np.ndarray) -> Any:
@@ -345,13 +346,13 @@ def test_gradients_of_wrappers_are_none_where_eagers_are(make: Callable[..., Any
     chosen = list(programs([write for write in covering() if write.name in names]))
     random.Random(5).shuffle(chosen)
     seen: Counter[str] = Counter()
-    for program in [p for p in chosen if p.view != "bytes"][:40]:  # bytes are of one tensor
+    for program in [p for p in chosen if p.view != "bytes"][:12]:  # bytes are of one tensor
         found = []
         for function in (program.function(), al.compile(program.function(), backend="reference")):
             found.append(nones(gradients(program, function, make)))
         assert found[0] == found[1], str(program)
         seen["some None"] += True in found[0]
-    assert seen["some None"] > 25
+    assert seen["some None"] > 7
 
 
 # ------------------------------------------------------------------------------------- in PyTorch

@@ -110,6 +110,7 @@ def story(f, after):
 
 
 @pytest.mark.rules("META-8", "META-6", "RT-6")
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("of", OF)
 @pytest.mark.parametrize("made", MADE)
 def test_views_with_a_gradient_of_their_own_are_those_of_eager(made, of):

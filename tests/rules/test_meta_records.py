@@ -98,12 +98,14 @@ def test_a_record_prints_as_it_should() -> None:
 
 
 # ------------------------------------------------------------------------------------ comparing
+@pytest.mark.draws(long=520)
 @pytest.mark.rules("META-25")
 def test_a_function_analyzed_twice_has_equal_metadata() -> None:
     for journey in on_both():
         assert [] == journey.meta.differences(journey.compiled.entries[-1].meta)
 
 
+@pytest.mark.draws(long=520)
 @pytest.mark.rules("META-25")
 def test_every_fact_that_is_changed_is_a_difference_and_is_named() -> None:
     """Field by field, in every record of every program: a new field is compared without more."""
@@ -176,6 +178,7 @@ def test_recipes_are_compared_by_where_they_lead() -> None:
     assert [] != recipe(lambda x: x[1].detach()).differences(second)
 
 
+@pytest.mark.draws(long=520)
 def test_a_chain_leads_to_the_window_that_eager_sees() -> None:
     """Geometry and first element, for every recipe of the random programs."""
     for journey in on_both():
@@ -188,6 +191,7 @@ def test_a_chain_leads_to_the_window_that_eager_sees() -> None:
 
 
 # ------------------------------------------------------------------------------------- counting
+@pytest.mark.draws(long=520)
 @pytest.mark.rules("META-19")
 def test_counts_add_up() -> None:
     """Every result is of one class; every written input is written once, here or there."""
@@ -208,6 +212,7 @@ def test_counts_add_up() -> None:
 
 
 # ------------------------------------------------------------------------------ orders of graphs
+@pytest.mark.draws(long=520)
 @pytest.mark.rules("META-20")
 def test_the_forward_returns_updated_inputs_results_bases_and_saved_values_in_this_order() -> None:
     """By roles, and in the printed graph."""
@@ -222,6 +227,7 @@ def test_the_forward_returns_updated_inputs_results_bases_and_saved_values_in_th
             assert last.endswith("# " + ", ".join(map(str, forward.output_roles)))
 
 
+@pytest.mark.draws(long=520)
 @pytest.mark.rules("META-22")
 def test_the_backward_takes_saved_values_and_tangents_and_returns_gradients_in_order() -> None:
     """Gradients are in the order of the inputs, None where nothing flows."""
@@ -278,6 +284,7 @@ def again(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))
 
 
+@pytest.mark.draws(long=520)
 @pytest.mark.rules("META-26")
 def test_records_are_as_they_were_after_pickling() -> None:
     for journey in on_both():

@@ -175,9 +175,9 @@ def _check(count: int, seed: int) -> Counter[str]:
 
 @pytest.mark.rules("NDA-3", "NDA-4", "NDA-5", "NDA-7", "GEN-2")
 def test_compiled_functions_of_ndarrays_give_numpys_results_or_raise() -> None:
-    """600 forms × dtypes × shapes: value, dtype, shape, kind, and what was written."""
-    found = _check(600, seed=1)
-    assert found["same"] > 100 and found["raised"] > 100, found
+    """200 forms × dtypes × shapes: value, dtype, shape, kind, and what was written."""
+    found = _check(200, seed=1)
+    assert found["same"] > 30 and found["raised"] > 30, found
 
 
 @pytest.mark.long

@@ -192,6 +192,7 @@ COUNTED = [uniques, selected, repeated, twice, itemized, masked, placed]
 
 
 @pytest.mark.rules("SER-16", "GRA-16", "DYN-5", "DYN-30")
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("function", COUNTED)
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_files_compute_their_sizes(function: Callable[..., Any], dynamic: bool | None) -> None:

@@ -97,6 +97,7 @@ def distance(a, b):
 
 
 @pytest.mark.rules("RNG-1")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("dtype", [al.float16, al.float32, al.float64], ids=str)
 @pytest.mark.parametrize("backend", ["loops", "cpu"])
 def test_normal_numbers_of_two_backends_are_within_4_units_in_the_last_place(backend, dtype):

@@ -78,6 +78,7 @@ def moved(x: Any) -> Any:
 
 
 @pytest.mark.rules("RNG-3", "RNG-4")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("function", [written, moved])
 @given(left=st.integers(0, 8))

@@ -38,6 +38,7 @@ def trained(f, **options):
 
 
 @pytest.mark.rules("SAV-7")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("partition", ["default", "min_cut"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("hooks", SAME)

@@ -588,6 +588,7 @@ def _printing(function: Any, print_one: Any, before: int, after: int) -> Any:
 
 @pytest.mark.torch
 @pytest.mark.rules("TOK-2", "TOK-4", "TOK-5")
+@pytest.mark.thinned(9)
 @pytest.mark.parametrize("before", [0, 1, 2])
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_tokens_stand_where_pytorch_has_them(

@@ -128,6 +128,7 @@ def test_an_effect_may_write_what_the_function_does_not_read(backend: str) -> No
 
 
 @pytest.mark.rules("TOK-7", "SAV-2", "PART-37")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("partition", ["default", "min_cut"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_an_effect_of_the_backward_leaves_alone_what_is_saved(partition: str, backend: str) -> None:

@@ -171,6 +171,7 @@ def test_descriptors_of_drawn_programs_are_what_graphs_are_given(first: int) -> 
 
 
 @pytest.mark.rules("TRC-8")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("kind", ["overlap", "turned"])
 @pytest.mark.parametrize("history", ["none", "leaf"])
 def test_descriptors_of_views_of_one_base(kind: str, history: str) -> None:
@@ -180,6 +181,7 @@ def test_descriptors_of_views_of_one_base(kind: str, history: str) -> None:
 
 
 @pytest.mark.rules("TRC-8", "SUB-3")
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("kind", ["two", "nested", "masked", "quantized", "padded"])
 def test_descriptors_of_drawn_programs_on_wrappers(kind: str) -> None:
     drawn = partial(wrapper_size_programs.arguments, wrapper_size_programs.KINDS[kind])
@@ -196,6 +198,7 @@ TOKENS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.rules("TRC-8", "TOK-2")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("kind", TOKENS)
 def test_descriptors_of_drawn_programs_with_tokens(kind: str) -> None:
     """Tokens stand in front, one for each type of effect, and no caller has them: the others are

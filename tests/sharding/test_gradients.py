@@ -97,6 +97,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.rules("SHD-15", "SHD-13", "TAN-5")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("tangent", TANGENTS, ids=str)
 @pytest.mark.parametrize("placement", [Replicate(), Shard(0), Shard(1), Partial()], ids=str)
 def test_the_placement_of_a_gradient_is_not_that_of_what_arrives(

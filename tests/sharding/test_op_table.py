@@ -141,6 +141,7 @@ GRADIENTS = [
 ]
 
 
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("name", GRADIENTS)
 @pytest.mark.filterwarnings("ignore")
 def test_every_gradient_on_parts_is_the_gradient_of_the_whole(name: str) -> None:

@@ -40,7 +40,7 @@ from tests.stages.helpers.journeys import (
     values_for,
 )
 
-ENOUGH = 40
+ENOUGH = 13
 """Journeys that a law must have something to say about."""
 
 
@@ -57,7 +57,8 @@ def holds(check: Callable[[Journey], bool | None]) -> int:
 
 
 # ------------------------------------------------------------------------------ 6 functionalize
-@pytest.mark.slow("takes 520 cases through all stages, for the tests of a worker")
+@pytest.mark.draws(long=520)
+@pytest.mark.slow("takes 160 cases through all stages, for the tests of a worker")
 @pytest.mark.rules("FUN-1", "FUN-25")
 def test_functionalize_gives_a_pure_graph() -> None:
     def check(journey: Journey) -> None:
@@ -66,6 +67,7 @@ def test_functionalize_gives_a_pure_graph() -> None:
     assert holds(check) > ENOUGH
 
 
+@pytest.mark.draws(long=520)
 @pytest.mark.rules("FUN-4", "FUN-6", "FUN-7", "FUN-2")
 def test_functionalize_computes_what_the_imperative_graph_computes() -> None:
     """Run by the interpreter, whose in-place ops write memory, on small integers: exactly."""
@@ -77,6 +79,7 @@ def test_functionalize_computes_what_the_imperative_graph_computes() -> None:
     assert holds(check) > ENOUGH
 
 
+@pytest.mark.draws(long=520)
 @pytest.mark.rules("FUN-34")
 def test_functionalize_leaves_a_pure_graph_alone() -> None:
     """FUN-34: after the first time there is nothing left to do."""
@@ -88,6 +91,7 @@ def test_functionalize_leaves_a_pure_graph_alone() -> None:
 
 
 # ------------------------------------------------------------------------------------ 7 simplify
+@pytest.mark.draws(long=520)
 def test_simplify_keeps_results() -> None:
     def check(journey: Journey) -> None:
         values = values_for(journey.pure)
@@ -96,6 +100,7 @@ def test_simplify_keeps_results() -> None:
     assert holds(check) > ENOUGH
 
 
+@pytest.mark.draws(long=520)
 def test_simplify_twice_is_simplify_once() -> None:
     def check(journey: Journey) -> None:
         assert structurally_equal(journey.simple, simplify(journey.simple)) is None
@@ -103,6 +108,7 @@ def test_simplify_twice_is_simplify_once() -> None:
     assert holds(check) > ENOUGH
 
 
+@pytest.mark.draws(long=520)
 def test_results_have_memory_of_their_own() -> None:
     """PART-15: no two results share memory, and none is an input's: the caller may write it."""
 
@@ -126,6 +132,7 @@ def _memory(value: Any) -> Node:
 
 
 # ----------------------------------------------------------------------------------- 8 partition
+@pytest.mark.draws(long=520)
 def test_partition_halves_together_are_the_joint_graph() -> None:
     """PART-1: backward(saved(forward(primals)), tangents) = the joint graph's, exactly."""
 
@@ -146,6 +153,7 @@ def test_partition_halves_together_are_the_joint_graph() -> None:
     assert holds(check) > ENOUGH
 
 
+@pytest.mark.draws(long=520)
 def test_partition_twice_gives_the_same_graphs() -> None:
     """PART-7."""
 
@@ -162,6 +170,7 @@ def test_partition_twice_gives_the_same_graphs() -> None:
 
 
 # --------------------------------------------------------------------------------------- 4 joint
+@pytest.mark.draws(long=520)
 @pytest.mark.rules("JNT-1", "JNT-3")
 def test_joint_has_a_gradient_where_eager_has_one() -> None:
     """JNT-3: None where eager's `grad(allow_unused=True)` gives None."""
@@ -187,7 +196,7 @@ def test_joint_has_a_gradient_where_eager_has_one() -> None:
             assert (gradient is None) == (value is None)
         return True
 
-    assert holds(check) > ENOUGH / 6
+    assert holds(check) > ENOUGH / 12
 
 
 class _UnderTape(Interpreter):
@@ -207,6 +216,7 @@ class _UnderTape(Interpreter):
             STATE.grad_mode = before
 
 
+@pytest.mark.draws(long=520)
 def test_continuing_the_tape_is_interpreting_under_it() -> None:
     """Where no Python is called back, the captured graph run again under the tape is the same."""
 
@@ -229,6 +239,7 @@ def test_continuing_the_tape_is_interpreting_under_it() -> None:
 
 
 # ------------------------------------------------------------------------------------- 2 analyze
+@pytest.mark.draws(long=520)
 @pytest.mark.rules("META-1", "META-2", "META-6", "META-7", "FUN-17", "FUN-23")
 def test_analyze_says_what_eager_does() -> None:
     """META against brute force: eager runs, and its storages, objects and bytes are looked at."""

@@ -44,6 +44,7 @@ MASKED_KNOWS = (
 
 
 @pytest.mark.slow("the laws over the op table")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("kind", SHIPPED, ids=lambda kind: kind.name)
 @pytest.mark.rules("SUB-1", "SUB-7", "SUB-15", "SUB-17", "SUB-23")
 def test_the_classes_that_ship_obey_the_laws(kind: SubclassKind) -> None:
@@ -94,6 +95,7 @@ def check_shipped(
     return found
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("form", [form for form in QUANTIZED_FORMS if form != "quantized"])
 def test_each_form_of_quantizing_obeys_the_laws(form: str) -> None:
     quantized = next(kind for kind in SHIPPED if kind.name == "QuantizedTensor")

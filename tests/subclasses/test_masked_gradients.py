@@ -130,6 +130,7 @@ def results_of(found: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.rules("SUB-24", "TAN-8")
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize(("name", "inside", "is_leaf"), leaves_in_turn())
 def test_gradients_of_masked_tensors_have_their_mask(name: str, inside: str, is_leaf: bool) -> None:
     """Of every choice of results; users' Python on the way is run once for all of them."""

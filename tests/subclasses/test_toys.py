@@ -64,6 +64,7 @@ def boxed_twice(x: Tensor) -> Any:
     return Boxed(Boxed(x))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("make", "ops"),
     [

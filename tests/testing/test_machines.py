@@ -180,6 +180,7 @@ BUGS: dict[str, tuple[Body, Body, Any, int]] = {
 """A compiler, a function, its arguments, and how many lines show the bug at most."""
 
 
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found_and_its_session_is_short(name: str) -> None:
     wrong, body, arguments, most = BUGS[name]

@@ -27,6 +27,7 @@ from aotlite.testing.laws.ops.forward import proxied
 from aotlite.testing.laws.ops.runs import bound, close, same_bits, tensors_in
 from aotlite.testing.laws.samples.sample import Sample
 from tests.samples import samples_of
+from tests.thinning import thinned
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
 EXACT = CpuBackend(contract=False)
@@ -118,9 +119,9 @@ def smallest(samples: Sequence[Sample]) -> list[Sample]:
     return [sample for sample in samples if is_small(sample)][:2]
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", thinned(range(4), 4))
 def test_ops_of_empty_tensors_and_of_single_numbers_are_the_interpreters(part: int) -> None:
-    for cases in parts(NAMES[part::2], smallest):
+    for cases in parts(NAMES[part::4], smallest):
         check(cases)
 
 

@@ -121,6 +121,7 @@ def matrices(shape, dtype, seed=0):
 SHAPES = [(1, 1, 1), (3, 5, 7), (40, 33, 70), (130, 20, 64), (17, 200, 90), (128, 128, 128)]
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_products_are_exact_in_all_layouts(runtime, dtype):
     for (m, n, k), ta, tb in itertools.product(SHAPES, (False, True), (False, True)):

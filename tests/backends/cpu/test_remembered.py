@@ -72,6 +72,7 @@ CHOSEN = (*FUNCTIONS, with_constant, with_checks, by_complex_numbers, with_draws
 
 
 @pytest.mark.rules("CPU-9")
+@pytest.mark.thinned(7)
 @pytest.mark.parametrize("function", CHOSEN, ids=lambda f: f.__name__)
 def test_a_remembered_graph_gives_the_same_bits(
     function: Callable[..., Any], cache: Any, monkeypatch: pytest.MonkeyPatch

@@ -39,6 +39,7 @@ def assert_freed(made: Callable[[], Sized | None]) -> None:
     assert alive is None or alive() is None
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("low", [0, 2])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_table_outlives_its_program(name: str, low: int) -> None:
@@ -46,6 +47,7 @@ def test_no_table_outlives_its_program(name: str, low: int) -> None:
     assert_freed(lambda: sized(name, function, *shapes, low=low))
 
 
+@pytest.mark.thinned(9)
 @pytest.mark.parametrize("name", OPS_WITH_LOOPS)
 def test_no_table_outlives_the_program_of_an_op(name: str) -> None:
     samples = samples_of(name)

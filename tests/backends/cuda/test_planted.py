@@ -158,6 +158,7 @@ def run(library: HostLibrary, launch: Any, each: Planted, order: int) -> Any:
     return result
 
 
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("key", PLANTED)
 def test_a_planted_mistake_is_reported(libraries: Any, key: str, order: int) -> None:

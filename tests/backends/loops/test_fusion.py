@@ -33,6 +33,7 @@ def results(program: LoopProgram, inputs: list[np.ndarray]) -> list[bytes]:
     return [array.tobytes() for array in [*found, *arrays]]
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("block", range(4))
 def test_fusing_changes_no_bit(block: int) -> None:
     for seed in range(60 * block, 60 * block + 60):

@@ -44,6 +44,7 @@ def test_sums_and_products_are_those_of_each_point():
         assert expected == list(zip(values(2 * a + b - 3), values(4 - a), strict=True))
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("n", [-3, 0, 2, 7])
 def test_comparisons_hold_where_they_do_at_each_point(n):
     for form in FORMS:

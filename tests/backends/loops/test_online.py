@@ -92,6 +92,7 @@ def test_what_a_mean_is_needed_for_stays() -> None:
         np.testing.assert_allclose(found, expected, rtol=3e-5)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("place", [0, 7, LONG - 1])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38, -3e38])
 @pytest.mark.parametrize("n", [50, LONG])

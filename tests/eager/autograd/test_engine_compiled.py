@@ -41,7 +41,7 @@ def world(program, *, compiled):
 def test_a_random_program_gives_the_same_compiled():
     seen = Counter()
 
-    @settings(max_examples=250, derandomize=True, database=None)
+    @settings(max_examples=80, derandomize=True, database=None)
     @given(programs.filter(lambda program: not eager_only(program)))
     def check(program):
         eager, compiled = world(program, compiled=False), world(program, compiled=True)

@@ -3,7 +3,7 @@
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 
 import aotlite as al
 from aotlite.ir.graph.role import Output, Primal
@@ -82,6 +82,7 @@ def drawn(way, shape, dim, times):
     return numbers(shape), [numbers(each, seed) for seed, each in enumerate(shapes, 1)]
 
 
+@settings(max_examples=30)
 @given(uses(), st.data())
 @example(("split", (5, 2), 0, [1, 0, 1]), None)
 @example(("unbind", (5, 2), 0, [0, 0, 1, 0, 0]), None)
@@ -104,6 +105,7 @@ def test_the_gradient_of_parts_is_theirs_joined_bit_by_bit(use, data):
         assert expected == gradient(compiled, x, factors, chosen)
 
 
+@settings(max_examples=30)
 @given(uses())
 def test_second_derivatives_through_parts_are_eagers(use):
     way, shape, dim, times = use

@@ -88,6 +88,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.thinned(7)
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 @given(st.data())
 def test_layout_is_that_of_every_size(function, data):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
@@ -297,6 +297,7 @@ def test_programs_run_as_text_at_many_sizes(name: str) -> None:
         agree(case.graph, [drawn(meta, k) for k, meta in enumerate(metas)], values)
 
 
+@settings(max_examples=40)
 @given(strategies.graphs(), st.sampled_from((0, 2)), st.booleans())
 def test_random_graphs_run_as_text_at_other_sizes(graph: Any, less: int, shared: bool) -> None:
     case = symbolized("random", graph, less, shared=shared)

@@ -35,6 +35,7 @@ def factors(data, dtype):
 
 
 @pytest.mark.torch
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("dtype", [*FLOATS, "int64"])
 @EXAMPLES
 @given(data=st.data())

@@ -58,6 +58,7 @@ def test_extremes_equal_torch(torch, name, data):
 
 
 @pytest.mark.torch
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["prod", "argmax", "argmin", "max_dim", "min_dim"])
 @EXAMPLES
 @given(data=st.data())

@@ -269,6 +269,7 @@ META = '{"dtype":"float32","shape":[2],"stride":[1],"device":"cpu"},'
 DRAW = '{"op":"call","target":"rand","args":[[2,2],null,null],"meta":0},'
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", LARGE)
 def test_large_file_is_refused_in_bounded_time(name: str) -> None:
     check(LARGE[name](MEBIBYTE))

@@ -66,6 +66,7 @@ def named(numbers):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("group", "text"), CASES, ids=[f"{g}-{t}" for g, t in CASES])
 def test_symbolic_size_is_an_int_to_a_users_function(group, text):
     """At its hint, and wherever the log holds: the same result, or the same error."""

@@ -87,12 +87,20 @@ def journey_of(case: Case) -> Journey | None:
     return Journey(case, stages, compiled)
 
 
-@cache
-def journeys(examples: int = 520) -> tuple[Journey, ...]:
+EXAMPLES = 160
+"""Cases of which the journeys are; more in the long run, for tests with the marker `draws`."""
+
+
+def journeys(examples: int | None = None) -> tuple[Journey, ...]:
     """The journeys of random cases that eager and the compiler take; the same in every test.
 
     The law of a stage is checked on all of them: compiling anew for each law would take longer.
     """
+    return _journeys(EXAMPLES if examples is None else examples)
+
+
+@cache
+def _journeys(examples: int) -> tuple[Journey, ...]:
     found: list[Journey] = []
 
     @settings(max_examples=examples, derandomize=True, database=None, phases=[Phase.generate])

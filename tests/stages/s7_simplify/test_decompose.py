@@ -20,7 +20,7 @@ from tests.end_to_end.helpers.cases import Case, cases
 from tests.end_to_end.helpers.worlds import check
 from tests.stages.helpers.journeys import journeys, run_graph, same_results, values_for
 
-ENOUGH = 60
+ENOUGH = 20
 
 EXACT = decomposition_table(
     {
@@ -66,7 +66,8 @@ def roots(graph: Graph) -> list[Any]:
 
 
 # ---------------------------------------------------------------------------------------- the laws
-@pytest.mark.slow("takes 520 cases through all stages, for the tests of a worker")
+@pytest.mark.draws(long=520)
+@pytest.mark.slow("takes 160 cases through all stages, for the tests of a worker")
 def test_decomposing_keeps_results_metas_and_memory() -> None:
     """DEC-4, DEC-5: exactly, on the graphs of random programs."""
     changed = 0

@@ -16,6 +16,7 @@ from tests.stages.wrappers.helpers.worlds import check_like_eager
 @pytest.mark.rules(
     "SUB-9", "SUB-13", "SUB-15", "SUB-16", "SUB-17", "SUB-20", "DUP-4", "META-15", "META-18"
 )
+@pytest.mark.thinned(9)
 @pytest.mark.parametrize("name", CASES)
 def test_a_compiled_function_of_wrappers_leaves_eagers_world(name: str) -> None:
     """SUB-2..SUB-17."""
@@ -393,6 +394,7 @@ def masked() -> al.Tensor:
 
 
 @pytest.mark.rules("TAN-8")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("chosen", [(0,), (1,), (0, 1)])
 @pytest.mark.parametrize("write", [False, True])
 def test_gradients_that_do_not_arrive_are_no_summands(chosen: Any, write: bool) -> None:

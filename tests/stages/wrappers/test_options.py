@@ -25,6 +25,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_programs_with_wrappers_are_eagers_under_options(options: dict[str, Any]) -> None:
     """GEN-11: each stage's graph, from the fifth on, is compared with the captured one."""

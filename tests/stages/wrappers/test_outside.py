@@ -74,6 +74,7 @@ def world_outside(function: Callable[[], Any], make: Callable[[], Any], kept: li
 
 
 @pytest.mark.rules("CAP-3", "SUB-3", "SUB-17")
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize("name", CASES)
 def test_programs_on_wrappers_and_parts_from_outside_leave_eagers_world(name: str) -> None:
     """A view of a wrapper that is made inside of tensors from outside is one of theirs."""
@@ -189,6 +190,7 @@ LATE: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
 
 
 @pytest.mark.rules("CAP-3", "SUB-4", "FUN-31")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("how", LATE)
 @pytest.mark.parametrize("kind", CLASSES)
 def test_wrappers_that_only_a_backward_touches_are_inputs(kind: str, how: str) -> None:
