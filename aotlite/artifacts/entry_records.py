@@ -15,7 +15,7 @@ import attrs
 from aotlite.artifacts.files.kept_entry import KeptEntry
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import FormatError
-from aotlite.ir.graph.role import Saved
+from aotlite.ir.graph.role import Saved, Tangent
 from aotlite.pipeline.record_files import decoded
 from aotlite.pipeline.size_regions.records import StageRecords
 
@@ -51,6 +51,15 @@ def check_parts(cut: StageRecords, tensors: Mapping[Any, object]) -> None:
         tensor = tensors.get(node.role)
         if isinstance(tensor, Tensor) and node.meta is not tensor.meta:
             raise _misfit(f"{node.role} of the graph is {node.meta}", f"{tensor.meta}")
+    metas = {node.role: node.meta for node in cut.partition.forward.placeholders}
+    for base in cut.convention.bases:
+        anchor = tensors.get(base.anchor)
+        if not isinstance(anchor, Tensor) or metas.get(base.role, base.meta) is not base.meta:
+            raise _misfit(f"{base.role} is {base.meta}", "the base of arguments")
+        first = anchor.offset * anchor.dtype.itemsize + base.start
+        end = first + base.meta.span * base.meta.dtype.itemsize
+        if not 0 <= first <= end <= anchor.storage.nbytes():
+            raise _misfit(f"{base.role} lies in bytes {first} to {end}", "those of its memory")
 
 
 def _check_saved(cut: StageRecords) -> None:
@@ -61,9 +70,14 @@ def _check_saved(cut: StageRecords) -> None:
     forward = cut.partition.forward
     found = zip(forward.output_roles, forward.outputs, strict=True)
     saved = {r.index: node.meta for r, node in found if type(r) is Saved and node is not None}
+    shown = {role: node.meta for role, node in forward.outputs_with(object) if node is not None}
     for node in backward.placeholders:
-        if type(node.role) is Saved and saved.get(node.role.index) is not node.meta:
-            raise _misfit(f"{node.role} of the backward is {node.meta}", "what the forward saves")
+        meta: Any = node.meta
+        if type(node.role) is Saved and saved.get(node.role.index) is not meta:
+            raise _misfit(f"{node.role} of the backward is {meta}", "what the forward saves")
+        result: Any = shown.get(node.role.of) if type(node.role) is Tangent else None
+        if result is not None and (result.shape, result.dtype) != (meta.shape, meta.dtype):
+            raise _misfit(f"{node.role} of the backward is {meta}", f"{result}, as the result")
 
 
 def _misfit(got: str, expected: str) -> FormatError:
