@@ -33,11 +33,17 @@ def parse_role(text: str) -> Role | None:
     >>> parse_role("tangents_updated_primals_0")
     Tangent(of=MutatedInput(of=Primal(index=0)))
     """
-    for kind in ROLES:
-        prefix = getattr(kind, "prefix", None)
-        if prefix and (text == prefix or text.startswith(f"{prefix}_")):
+    for prefix, kind in _KINDS.get(text.partition("_")[0], ()):
+        if text == prefix or text.startswith(f"{prefix}_"):
             return _parsed(kind, text)
     return None
+
+
+_KINDS: dict[str, list[tuple[str, Any]]] = {}
+"""The first word of a text -> the prefixes that begin with it, in the order of `ROLES`."""
+for _kind in ROLES:
+    if _prefix := getattr(_kind, "prefix", None):
+        _KINDS.setdefault(_prefix.partition("_")[0], []).append((_prefix, _kind))
 
 
 def _parsed(kind: Any, text: str) -> Any:
