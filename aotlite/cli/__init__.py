@@ -18,7 +18,7 @@ COMMANDS: dict[str, str] = {
     "explain": "print what every stage makes of a function: graphs, metadata, what is saved",
     "fuzz": "run random programs about views, writes and aliases, and shrink what differs",
     "conformance": "say which rules about shared memory an array library keeps",
-    "cache": "show the disk cache of compiled kernels, or empty it",
+    "cache": "show the disk cache of kernels and functions, empty it, or say why a call missed",
     "trace": "sum a trace of AOTLITE_LOG up by compilation, or write it for chrome://tracing",
     "doctor": "say which backends work here, and what to install for the others",
 }
@@ -44,7 +44,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "aotlite conformance numpy torch --rules views overlap",
         "aotlite conformance mine:MyAdapter --strict",
     ),
-    "cache": ("aotlite cache", "aotlite cache clear"),
+    "cache": ("aotlite cache", "aotlite cache why train:loss", "aotlite cache clear"),
     "trace": (
         "aotlite trace run.jsonl",
         "aotlite trace run.jsonl -o chrome.json",
