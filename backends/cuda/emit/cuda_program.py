@@ -31,7 +31,7 @@ from aotlite.backends.loops.program import (
     values_of,
     writes,
 )
-from aotlite.backends.loops.templates.kernel_template import instance_of
+from aotlite.backends.loops.templates.shared_templates import known_instance
 from aotlite.ir import dtypes
 from aotlite.ir.errors import BackendError
 from aotlite.ir.geometry.sizes import Size, minimum
@@ -169,7 +169,7 @@ class _Printer:
     ) -> tuple[list[str], Launch]:
         """Returns the function of a kernel, and its launch; no text for a kernel that is one before
         on other buffers."""
-        instance = instance_of(kernel)
+        instance = known_instance(kernel)
         own = [buffers[number] for number in instance.buffers]
         key = instance.template, tuple([(b.dtype, b.size, b.kind) for b in own])
         found = self.printed.get(key)

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from aotlite.backends.loops.arena import ArenaPlan
 from aotlite.backends.loops.program import Kernel, ProgramBuffer, loaded, stored
-from aotlite.backends.loops.templates.kernel_template import instance_of
-from aotlite.backends.loops.templates.shared_templates import share
+from aotlite.backends.loops.templates.shared_templates import known_instance
 
 
 class KernelMemory:
@@ -25,8 +24,8 @@ class KernelMemory:
         """Returns the buffers of a kernel in order of appearance, and all on which its text depends
         but their numbers: the template, and of each buffer dtype, size, and which other ones share
         its memory or begin at its address."""
-        template, buffers = share(kernel)
-        own = {number: place for place, number in enumerate(buffers)}
+        instance = known_instance(kernel)
+        own = {number: place for place, number in enumerate(instance.buffers)}
         regions = self.regions(kernel)
         heirs = self.heirs(sorted(own), regions)
         first: dict[int, int] = {}
@@ -35,8 +34,8 @@ class KernelMemory:
             buffer = self.buffers[number]
             region = first.setdefault(regions.get(number, number), place)
             memory.append((buffer.dtype, buffer.size, region, own[heirs.get(number, number)]))
-        same = template.of(_template_of)
-        return buffers, (self.numbers.setdefault(same, len(self.numbers)), tuple(memory))
+        number = self.numbers.setdefault(instance.template, len(self.numbers))
+        return instance.buffers, (number, tuple(memory))
 
     def regions(self, kernel: Kernel) -> dict[int, int]:
         """Returns, for buffers of the kernel that share bytes of the arena, a number of these."""
@@ -72,7 +71,3 @@ class KernelMemory:
     def _bytes(self, number: int) -> int:
         buffer = self.buffers[number]
         return buffer.size * buffer.dtype.itemsize
-
-
-def _template_of(kernel: Kernel) -> Kernel:
-    return instance_of(kernel).template

@@ -19,7 +19,12 @@ from typing import Any, TypeVar
 import attrs
 
 from aotlite.backends.loops.program import Kernel, Statement, loaded, reads, stored
-from aotlite.backends.loops.templates.kernel_template import buffers_of, renamed_body
+from aotlite.backends.loops.templates.kernel_template import (
+    KernelInstance,
+    buffers_of,
+    instance_of,
+    renamed_body,
+)
 
 T = TypeVar("T")
 Buffers = tuple[int, ...]
@@ -101,6 +106,16 @@ def share(kernel: Kernel) -> tuple[SharedTemplate, Buffers]:
         object.__setattr__(kernel, "shared", (SharedTemplate(kernel, own), own))
     found: tuple[SharedTemplate, Buffers] = kernel.shared
     return found
+
+
+def known_instance(kernel: Kernel) -> KernelInstance:
+    """Returns `instance_of(kernel)`, which is found once for kernels that share a template."""
+    template, buffers = share(kernel)
+    return KernelInstance(template.of(_numbered), buffers)
+
+
+def _numbered(kernel: Kernel) -> Kernel:
+    return instance_of(kernel).template
 
 
 def about(kernel: Kernel, question: Callable[..., T], *arguments: Hashable) -> T:

@@ -21,7 +21,7 @@ from aotlite.backends.loops.program import (
     Step,
     ValueCheck,
 )
-from aotlite.backends.loops.templates.kernel_template import instance_of
+from aotlite.backends.loops.templates.shared_templates import known_instance
 
 LEAST_TIMES, LEAST_STEPS = 3, 6
 """The fewest times, and steps in all, of a repetition that is shown."""
@@ -95,7 +95,7 @@ def _longest(sequence: Sequence[int], period: int) -> tuple[int, int]:
 def _key(step: Step) -> Hashable:
     """Returns all of a step but its name and its buffers."""
     if type(step) is Kernel:
-        return instance_of(step).template
+        return known_instance(step).template
     if type(step) is Gemm:
         windows = [(w.start, w.batch, w.row, w.column) for w in (step.a, step.b, step.c)]
         return step.batch, step.m, step.n, step.k, *windows
