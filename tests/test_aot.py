@@ -101,6 +101,7 @@ def test_every_form_of_compiler_computes_what_eager_does(form):
 
 
 @pytest.mark.rules("FUN-22", "FUN-23")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("form", WRITES)
 @settings(max_examples=40, deadline=None)
 @given(case=cases())
@@ -111,6 +112,7 @@ def test_graphs_that_write_their_inputs_leave_eagers_world(form, case):
     assert [] == found
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("form", sorted(FORMS.keys() - WRITES.keys()))
 @settings(max_examples=25, deadline=None)
 @given(case=cases())

@@ -64,6 +64,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_example_runs_and_shows_what_it_claims(path):
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)

@@ -93,6 +93,7 @@ def test_long_page_shows_what_its_examples_give_without_a_compiler(page, user):
 
 @pytest.mark.slow("the pages about laws try the op table")
 @pytest.mark.filterwarnings("ignore:aotlite. no C compiler works here:RuntimeWarning")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("page", "user"), [*pages("usual")], indirect=["user"])
 def test_page_shows_what_its_examples_give(page, user):
     skip_without_extras(relative(page))
@@ -101,6 +102,7 @@ def test_page_shows_what_its_examples_give(page, user):
     assert "" == failures(test)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings_show_what_their_examples_give(name):
     skip_without_extras(name)

@@ -59,6 +59,7 @@ def weighted(x: al.Tensor, w: al.Tensor) -> al.Tensor:
     return (x * w).sum()
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("size", [3, 100_000])
 @pytest.mark.parametrize("way", WAYS)
 def test_gradients_of_all_threads_are_added_up(way: str, size: int) -> None:

@@ -16,6 +16,7 @@ def run_op(op):
     return lambda args, kwargs: dispatch(op, op.bind(args, kwargs))
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     ("name", "is_composite"),
     [target for target in bad_input.targets() if target[0] not in WITHOUT_SAMPLES],

@@ -98,6 +98,7 @@ BY_A_WRITE: dict[str, Program] = {
 
 
 @pytest.mark.rules("DBL-2", "SIM-3")
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("backend", ["reference", "auto"])
 @pytest.mark.parametrize("name", BY_A_WRITE)
 def test_derivatives_of_a_function_that_writes_are_eagers(name: str, backend: str) -> None:

@@ -136,6 +136,7 @@ PLACES: dict[str, Callable[[int], Callable[[], int]]] = {
 }
 
 
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("name", PLACES)
 @pytest.mark.parametrize("way", ["hook", "rebound", "callback"])

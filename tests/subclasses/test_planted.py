@@ -226,6 +226,7 @@ PLANTS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_class_that_is_wrong_breaks_the_law_that_is_meant_for_it(name: str) -> None:
     law, subject, meaning, how = PLANTS[name]

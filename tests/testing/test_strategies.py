@@ -48,6 +48,7 @@ def smallest(strategy: st.SearchStrategy[Any], wanted: Callable[[Any], bool]) ->
     return find(strategy, wanted, settings=QUICK)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "module", [layouts, hypothesis_choices, memory_strategies, program_strategies]
 )

@@ -71,6 +71,7 @@ def _assembly(text: str, folder: Path) -> str:
 
 
 @pytest.mark.skipif(gcc is None, reason="needs gcc, whose effort it is")
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("op", OPS)
 def test_a_function_of_what_does_not_change_is_compiled(op: str, tmp_path: Path) -> None:
     _assembly(print_program(_kernels(op)).text, tmp_path)

@@ -97,6 +97,7 @@ def test_a_library_that_does_not_load_is_compiled_again(cache):
     assert 42 == load_c(DOUBLE, "double").twice(21)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("size", [0, 3, 40, 64, 300, 3000, -1])
 def test_half_a_library_that_was_kept_is_compiled_again_and_not_loaded(cache, size):
     """Its checksum is right: it was half when it was kept. Loading it would end the process."""

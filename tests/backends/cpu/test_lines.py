@@ -106,6 +106,7 @@ def _bytes(compiled: Any, x: np.ndarray) -> bytes:
     return np.where(np.isnan(numbers), np.nan, numbers).tobytes()
 
 
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["numbers", "symbols"])
 @pytest.mark.parametrize("form", FORMS)
 def test_lines_are_what_the_interpreter_computes(form: str, dynamic: bool) -> None:
@@ -128,6 +129,7 @@ def _text(form: Form, *, dynamic: bool) -> str:
     return text
 
 
+@pytest.mark.thinned(7)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_forms_are_printed_by_lines(form: str) -> None:
     assert " line_" in _text(FORMS[form], dynamic=False)

@@ -65,6 +65,7 @@ def trained(module: Any, run: Any, shape: tuple[int, ...], steps: int = 3) -> di
     return found | module.state_dict()
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("partition", [pytest.param("default", marks=pytest.mark.long), "min_cut"])
 @pytest.mark.parametrize("name", CASES)
 def test_training_a_module_in_c_is_eagers_up_to_rounding(name: str, partition: str) -> None:

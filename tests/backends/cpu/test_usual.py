@@ -50,6 +50,7 @@ def _run(form: str, x: np.ndarray, backend: object) -> np.ndarray:
     return np.where(np.isnan(numbers), np.nan, numbers)
 
 
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("unusual", [False, True], ids=["usual", "with others"])
 @pytest.mark.parametrize("form", FORMS)
 def test_both_versions_are_the_interpreters(form: str, unusual: bool) -> None:

@@ -70,6 +70,7 @@ def program(name: str, low: int) -> Sized:
 
 
 # ------------------------------------------------------------------------------- all around kernels
+@pytest.mark.thinned(10)
 @pytest.mark.parametrize("low", [0, 2])
 @pytest.mark.parametrize("name", NAMES)
 def test_launches_for_all_sizes_are_the_graph_at_each(name: str, low: int) -> None:
@@ -78,6 +79,7 @@ def test_launches_for_all_sizes_are_the_graph_at_each(name: str, low: int) -> No
     assert tried >= 4 or not is_made
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("part", range(4))
 def test_launches_of_ops_for_all_sizes_are_their_kernels(part: int) -> None:
     backend = OnDevice()
@@ -92,6 +94,7 @@ def test_launches_of_random_programs_for_all_sizes() -> None:
 
 # --------------------------------------------------------------------------------------- the text
 @needs_compiler
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_text_for_all_sizes_is_the_graph_at_each(name: str, emulated: OnDevice) -> None:
     assert assert_sized(program(name, 2), 6, emulated)[0]
@@ -99,12 +102,14 @@ def test_a_text_for_all_sizes_is_the_graph_at_each(name: str, emulated: OnDevice
 
 @needs_compiler
 @pytest.mark.usefixtures("wide")
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("name", NAMES[::4])
 def test_a_text_of_64_bits_is_the_graph_at_each_size(name: str, emulated: OnDevice) -> None:
     assert assert_sized(program(name, 2), 6, emulated)[0]
 
 
 @needs_compiler
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", ["rows", "sum all", "layer norm", "cumsum", "several", "flip"])
 def test_a_text_for_sizes_of_0_and_1_is_the_graph(name: str, emulated: OnDevice) -> None:
     case = program(name, 0)
@@ -156,6 +161,7 @@ def interpreted_at(made: Any, case: Sized, values: dict[str, int]) -> Any:
 
 
 @needs_compiler
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("name", ["sum rows", "sum columns", "sum all", "softmax", "var", "chain"])
 def test_a_text_has_the_bits_of_its_program_at_each_size(name: str, emulated: OnDevice) -> None:
     """SIZ-6: the interpreter of the program with numbers put in gives the order of sums."""
@@ -168,6 +174,7 @@ def test_a_text_has_the_bits_of_its_program_at_each_size(name: str, emulated: On
 
 
 @needs_compiler
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", ["pointwise", "rows", "transposed", "three", "heads", "flip"])
 def test_a_text_without_sums_has_the_bits_of_kernels_for_the_size(
     name: str, emulated: OnDevice
@@ -256,6 +263,7 @@ def test_sizes_with_divisors_of_the_hints_take_wide_accesses() -> None:
 
 
 @needs_compiler
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", ["rows", "sum rows", "softmax", "layer norm", "sum columns"])
 def test_all_texts_give_the_same_bits(
     name: str, emulated: OnDevice, monkeypatch: pytest.MonkeyPatch

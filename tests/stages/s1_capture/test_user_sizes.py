@@ -485,6 +485,7 @@ def traced(function, n, m):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.thinned(10)
 @pytest.mark.parametrize(("group", "text"), CASES, ids=[f"{g}-{t}" for g, t in CASES])
 def test_function_of_symbolic_sizes_gives_what_eager_gives(group, text):
     """At the hints, and wherever the log holds: the same tensors and numbers, or the same error."""
@@ -517,6 +518,7 @@ UNUSUAL = ("{x.shape, x.T.shape, (6, 3)}", "np.prod(x.shape)")
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.thinned(10)
 @pytest.mark.parametrize("text", [text for _, text in CASES if text not in UNUSUAL])
 def test_compiled_function_gives_what_eager_gives_at_each_size(text):
     """One compiled function, called with one size after the other."""

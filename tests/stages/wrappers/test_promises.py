@@ -87,6 +87,7 @@ def bases(x: Any) -> Any:
 
 
 @pytest.mark.rules("SUB-1", "SUB-5")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("function", [twice, nested, bases])
 @given(lie=st.sampled_from(LIES), tag=st.sampled_from(TAGS))
 def test_what_a_class_makes_of_parts_is_compared_at_each_call(
