@@ -8,8 +8,12 @@ tangent of the whole value. Input: a `PythonProgram` with a backward graph. Outp
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any
 
+import attrs
+
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph.role import (
     BackwardOffset,
@@ -128,9 +132,25 @@ class PullbackText:
             case AliasOfInput(role, view) if view.requires_grad and not view.own_history:
                 self._add_to_input(index, role, view)
             case AliasOfBase(base, view) if view.requires_grad and not view.own_history:
-                self._add_to(index, str(Tangent(IntermediateBase(base))), view)
+                self._add_to(index, *self._of_base(base, view))
             case AliasOfOutput(of, view) if view.requires_grad and not view.own_history:
                 self._add_to(index, str(Tangent(self.program.meta.role_of(of))), view)
+
+    def _of_base(self, base: int, view: ViewFacts) -> tuple[str, ViewFacts]:
+        """The variable that a cotangent of a view of a base is added to, and the view of it: what
+        `detach` gave has a history of its own, and so have its views (META-8)."""
+        steps = view.chain.steps
+        longest = 0
+        found = str(Tangent(IntermediateBase(base))), view
+        for index, other in enumerate(self.program.meta.outputs):
+            if isinstance(other, AliasOfBase) and other.base == base and other.view.own_history:
+                before = other.view.chain.steps
+                shared = steps[: len(before)]
+                if len(before) > longest and all(map(is_, before, shared)):
+                    longest = len(before)
+                    rest = attrs.evolve(view, chain=EMPTY_CHAIN.joined(steps[longest:]))
+                    found = str(Tangent(self.program.meta.role_of(index))), rest
+        return found
 
     def _add_to_input(self, index: int, role: Any, view: ViewFacts | None) -> None:
         if MutatedInput(role) in self.tangents:
@@ -147,7 +167,9 @@ class PullbackText:
     def _add_to(self, index: int, target: str, view: ViewFacts | None) -> None:
         name = self._parameter(self.program.meta.role_of(index))
         if target not in [line.split(" =")[0] for line in self.lines]:
-            return  # nothing that requires grad has this gradient
+            if view is not None and view.is_dead_end:
+                return  # it passes no gradient on (TEN-21)
+            raise _refused(f"the backward has no place for the gradient of result {index}")
         part = (
             target if view is None else self.entry.viewed(target, view.chain, view.geometry_steps)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,6 +101,25 @@ def test_cotangents_of_views_are_added_to_that_of_the_whole() -> None:
     first, second = np.array([1, 2], np.float32), np.array([10, 20], np.float32)
     assert pullback(d_output_0=first, d_output_1=second)["x"].tolist() == [3.0, 36.0, 60.0]
     assert pullback(d_output_1=second)["x"].tolist() == [0.0, 30.0, 60.0]
+
+
+@pytest.mark.rules("PYX-10", "META-8")
+def test_the_cotangent_of_a_view_of_a_view_with_its_own_history_is_added_to_that() -> None:
+    def shrunk(x: al.Tensor) -> Any:
+        a = x * x
+        with al.no_grad():
+            v = a.view(al.float64)
+        v.sub_(a.sum())
+        return v[:], v
+
+    x = al.tensor([-2.0, 3.0], requires_grad=True)
+    file = module_of(al.compile(shrunk).to_python(args=(x,)))
+    _, pullback = file.shrunk_with_backward(x.detach().numpy())
+    whole, part = shrunk(x)
+    (whole.sum() * 2 + part.sum()).backward()
+    assert x.grad is not None
+    given = {"d_output_0": np.array([2.0]), "d_output_1": np.array([1.0])}
+    assert pullback(**given)["x"].tolist() == x.grad.tolist() == [12.0, -18.0]
 
 
 @pytest.mark.rules("PYX-10")
