@@ -99,6 +99,7 @@ def cases(name: str, *, few: bool) -> Iterator[tuple[Sample, int, Any]]:
             yield sample, ranks, rng
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("guard", [False, True], ids=["", "guarded"])
 @pytest.mark.parametrize("name", thinned(NAMES))
 @pytest.mark.filterwarnings("ignore")

@@ -71,12 +71,12 @@ def test_c_of_an_op_for_all_sizes_is_its_kernel(name):
 
 def test_c_of_random_programs_for_all_sizes():
     made = 0
-    for number, journey in enumerate(journeys(100)[:40]):
+    for number, journey in enumerate(journeys(100)[:12]):
         for graph in (journey.partition.forward, journey.partition.backward):
             case = None if graph is None else symbolized(f"{graph.name} {number}", graph)
             if case is not None:
                 made += assert_sized(case, 3, EXACT)[0]
-    assert made >= 8
+    assert made >= 2
 
 
 def test_auto_takes_the_kernels_of_cpu_and_says_why_it_has_none(monkeypatch):
