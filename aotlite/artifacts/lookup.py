@@ -63,14 +63,15 @@ def entry_for(
         if request.sizes is not None:
             raise NoImage("sizes of this call are symbols")
         context = CallContext(request.function, request.leaves, form, fixed_lines(options))
-        recording = Recording(name, context)
     except NoImage as error:
         _bypass(name, str(error), options)
         entry = compile_once(request, options)
         entry.kept = str(error)
         return entry
     found = _found(name, context, request, options)
-    return _compiled(recording, request, options) if found is None else found
+    if found is not None:
+        return found
+    return _compiled(Recording(name, context), request, options)
 
 
 # ------------------------------------------------------------------------------------------- hits
