@@ -208,5 +208,6 @@ def test_a_step_of_two_chains_is_one_object_again() -> None:
     compiled = al.compile(placed_on_itself, backend="reference")
     compiled(al.ones(2))
     for outputs in (made := compiled.entries[0].meta.outputs, decoded(encoded(made)).root):
-        bits, alias = (each.view.chain for each in outputs)
+        pair: Any = outputs
+        bits, alias = (each.view.chain for each in pair)
         assert alias[0] is bits[0]

@@ -126,7 +126,7 @@ class Reader:
         if kind is None:
             raise Unread(name, "the name of a record", ".record")
         fields = fields_of(kind)
-        record(value, _keys_of(kind))
+        record(value, _keys_of(name))
         made = {}
         for each_field in fields:
             if each_field.form is None:
@@ -333,9 +333,10 @@ _ARGUMENTS: Final = {"int": (int, SymInt), "bool": (bool,), "str": (str,), "dtyp
 
 
 @cache
-def _keys_of(kind: type) -> frozenset[str]:
+def _keys_of(name: str) -> frozenset[str]:
     """The keys of an entry of a record."""
-    return frozenset(("record", *[x.name for x in fields_of(kind) if x.form is not None]))
+    fields = fields_of(RECORDS[name])
+    return frozenset(("record", *[each.name for each in fields if each.form is not None]))
 
 
 def _only(value: Any, tag: str) -> Any:

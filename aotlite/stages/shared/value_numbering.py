@@ -110,7 +110,7 @@ class ValueNumbering:
             value = constant.value
             content: object = id(constant)
             if type(value) is np.ndarray and not value.dtype.hasobject:
-                content = sha256(np.ascontiguousarray(value)).digest()
+                content = sha256(value.tobytes()).digest()
             key = "constant", str(value.dtype), value.shape, content
             known = self._constants[id(constant)] = constant, self._number(key)
         return known[1]
