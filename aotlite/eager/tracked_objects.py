@@ -136,7 +136,7 @@ def _read(self: TrackedObject, name: str) -> object:
     if recorder is None or not _is_data(self, name, value):
         return value
     if recorder.scopes.log is not None:
-        recorder.scopes.log.read(self, name, value)
+        return recorder.scopes.log.read(self, name, value)
     return recorder.read_attribute(self, name, value)
 
 

@@ -367,6 +367,27 @@ def test_modules_of_other_attributes_are_traced() -> None:
     assert "attribute 'scale' of MarkedBlock is not alike" in str(report)
 
 
+def test_a_question_that_makes_an_input_is_asked_in_each_call() -> None:
+    """REG-23: `requires_grad` of a Module's tensor that no op takes."""
+
+    class Asks(nn.Module):
+        def __init__(self) -> None:
+            self.weight = nn.Parameter(al.ones(2))
+
+        def forward(self, x: Any) -> Any:
+            return x.sin() if self.weight.requires_grad else x.cos()
+
+    class MarkedAsks(Asks):
+        forward = al.nested_compile_region(Asks.forward)
+
+    def made(mark: Any) -> Any:
+        kind = Asks if mark is unmarked else MarkedAsks
+        return nn.Sequential(*[kind() for _ in range(3)])
+
+    report = check_same(made, lambda: (al.ones(2),))
+    assert ["it does more than ops to the capture"] * 3 == [call.why for call in report.calls]
+
+
 def test_regions_within_regions_have_marks_of_their_own() -> None:
     """REG-21, REG-27"""
     al.manual_seed(0)

@@ -28,10 +28,11 @@ _MOST = 8
 
 @attrs.define(eq=False, repr=False)
 class _Function:
-    """A marked function: its logs, or why it has none."""
+    """A marked function: its logs, or why none of its calls may be repeated."""
 
     function: Any
-    against: str | None
+    is_asked: bool = False
+    against: str | None = None
     logs: list[RegionLog] = attrs.field(factory=list)
 
 
@@ -85,17 +86,21 @@ class MarkedRegions:
     def _called(
         self, number: int, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
     ) -> Any:
-        why = self._against_here() or self._against(function, (*args, *kwargs.values()))
+        known = self._functions.setdefault(id(function), _Function(function))
+        why = self._against_here() or known.against
         if why is None:
-            known, operands = self._functions[id(function)], Operands(fakes_of(self.recorder))
+            operands = Operands(fakes_of(self.recorder))
             try:
                 key = STATE.grad_mode, operands.key(args), operands.key(kwargs)
                 for log in known.logs:
                     mine = operands.copy()
                     why = log.unlike(key, mine)
                     if why is None:
-                        return self._again(number, log, mine)
-                if len(known.logs) < _MOST:
+                        why = self._against(known, (*args, *kwargs.values()))
+                        if why is None:
+                            return self._again(number, log, mine)
+                        break
+                if known.against is None and len(known.logs) < _MOST:
                     log = RegionLog(self.calls[number].mark, key, operands, self.recorder)
                     return self._logged(number, log, known, why, (args, kwargs))
             except UnlikeError as error:
@@ -144,12 +149,11 @@ class MarkedRegions:
             return "tensors are substituted"
         return None
 
-    def _against(self, function: Any, given: Sequence[object]) -> str | None:
-        """Why calls of a function may not be repeated."""
-        known = self._functions.get(id(function))
-        if known is None:
-            why = reason_against(function, self.recorder.compared(), given)
-            known = self._functions[id(function)] = _Function(function, why)
+    def _against(self, known: _Function, given: Sequence[object]) -> str | None:
+        """Why calls of a function may not be repeated; asked when the first one could be."""
+        if not known.is_asked:
+            known.is_asked = True
+            known.against = reason_against(known.function, self.recorder.compared(), given)
         return known.against
 
 

@@ -15,11 +15,12 @@ from typing import Any
 
 import attrs
 
+from aotlite.eager.autograd.differentiable_views import link_view
 from aotlite.eager.autograd.nodes.op_nodes import Calls, calls_of
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.dispatch.pure import link_result
+from aotlite.eager.dispatch.pure import link_result, note_origin
 from aotlite.eager.tracked_objects import TrackedCallable, own_attributes
 from aotlite.ir.errors import GraphError
 from aotlite.ir.op import InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
@@ -34,7 +35,6 @@ from aotlite.stages.s1_capture.regions.region_operands import (
     tensor_facts,
 )
 from aotlite.stages.s1_capture.regions.region_proof import RegionVariables
-from aotlite.stages.s1_capture.subclass_fakes import values_of
 
 _KINDS = (PureOp, ViewOp, MultiViewOp, InplaceOp, RandomOp)
 
@@ -57,19 +57,12 @@ class _Ran:
     metas: tuple[Any, ...]
     new: tuple[bool, ...]
     """Of each result, whether it is a tensor that was not there before."""
-    calls: Calls | None = None
-    """Of a pure op with one result: the cache of the calls that its tape nodes are of."""
     holes: tuple[tuple[int, int], ...] = ()
-    """(position, number) of the tensors among the arguments, where none is in a list."""
-
-    def filled(self, things: list[Any], made: list[Tensor]) -> tuple[Any, ...]:
-        """The arguments, with tensors for the numbers."""
-        if not self.holes:
-            return tuple([_at(each, things, made) for each in self.args])
-        args = [*self.args]
-        for position, number in self.holes:
-            args[position] = things[number] if number >= 0 else made[~number]
-        return tuple(args)
+    """(position, number) of the tensors among the arguments, where all are numbers there."""
+    calls: Calls | None = None
+    """Of a pure op with such arguments: the cache of the calls that its tape nodes are of."""
+    start: int | None = None
+    """Of a view with such arguments: where it begins in its operand, in elements."""
 
 
 @attrs.frozen(eq=False)
@@ -108,7 +101,7 @@ class RegionLog:
         """Tensors and Modules that are variables: their facts must stay."""
         self.variables = RegionVariables((), (), ())
         self.result: Any = None
-        self._now: tuple[Key, Key | None] = self._state()
+        self._now = self._state()
 
     # --- while the function runs
     def run(self, op: Op, args: tuple[Any, ...]) -> Any:
@@ -131,16 +124,20 @@ class RegionLog:
             log._after(op, args, each, mode, place, result)
         return result
 
-    def read(self, owner: object, name: str, value: object) -> None:
-        """An attribute of a Module is about to be read."""
-        for log in self._chain():
-            if log.against is None:
-                try:
-                    log._check()
-                    log.events.append(_Read(log._owner(owner), name, log.operands.key(value)))
-                    log._now = log._now[0], None
-                except UnlikeError as error:
-                    log.forbid(str(error))
+    def read(self, owner: object, name: str, value: object) -> object:
+        """The value of an attribute of a Module, which is read."""
+        logs = [log for log in self._chain() if log.against is None]
+        for log in logs:
+            log._check()
+        value = self.recorder.read_attribute(owner, name, value)
+        for log in logs:
+            try:
+                key = log.operands.key(value)
+                log.events.append(_Read(log._owner(owner), name, key))
+                log._now = log._state()
+            except UnlikeError as error:
+                log.forbid(str(error))
+        return value
 
     def scope(self, what: str, of: Any = None) -> None:
         """A Module is called, tags are set, a region begins, or one of these ends."""
@@ -169,25 +166,23 @@ class RegionLog:
         """The recorder with all that its parts hold."""
         return self.recorder
 
-    def _state(self) -> tuple[Key, Key | None]:
-        """What the recorder and the modes hold: what ops alone may change here, and what reads may
-        change as well (None after one)."""
+    def _state(self) -> Key:
+        """What the recorder and the modes hold, as far as ops and reads alone may change it."""
         recorder, trace = self.recorder, self._trace
         streams, changes, grads, hooks = trace.streams, trace.changes, trace.grads, trace.hooks
         counts = (
-            *(recorder.nodes, recorder.offset_read, changes.of, changes.viewed),
+            *(recorder.nodes, recorder.guards, recorder.placeholders, recorder.offset_read),
+            *(changes.of, changes.viewed),
             *(changes.puts, changes.growths, changes.moved),
             *(grads._now, grads._looked_at, hooks._placed, hooks._retained),
         )
         modes = STATE.watch, STATE.draws, STATE.in_region, STATE.nested, recorder.recompute
         flags = recorder.sequence, recorder.unrecorded, id(streams.state), streams._explicit
-        by_reads = len(recorder.guards), len(recorder.placeholders)
-        return (*map(len, counts), *map(id, modes), recorder.origin is None, *flags), by_reads
+        return (*map(len, counts), *map(id, modes), recorder.origin is None, *flags)
 
     def _check(self) -> None:
         """Something other than an op, or a read, has changed the recorder."""
-        before, now = self._now, self._state()
-        if before[0] != now[0] or before[1] not in (None, now[1]):
+        if self._now != self._state():
             self.forbid("it does more than ops to the capture")
 
     def _before(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -242,10 +237,8 @@ class RegionLog:
         if self.against is None:
             new = [self._is_new(each) for each in results]
             metas = tuple([each.meta for each in results])
-            is_pure = type(op) is PureOp and type(result) is not tuple
-            calls = calls_of(op, op.key(self.recorder.admit(given))) if is_pure else None
-            holes = _holes(args) if tuple not in map(type, args) else ()
-            ran = _Ran(op, args, mode, location, metas, tuple(new), calls, holes)
+            known = () if type(result) is tuple else self._known(op, given, args)
+            ran = _Ran(op, args, mode, location, metas, tuple(new), *known)
             self.events.append(ran)
             for each, is_new in zip(results, new, strict=True):
                 if is_new:
@@ -254,6 +247,18 @@ class RegionLog:
                     if type(op) in (PureOp, RandomOp):
                         self._own.add(id(each.storage))
             self._now = self._state()
+
+    def _known(self, op: Op, given: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The holes, calls and start of an op with one result that can run without its keys."""
+        if any(isinstance(each, Tensor) or _holds_places(each) for each in args):
+            return ()
+        holes = tuple([(k, each.number) for k, each in enumerate(args) if type(each) is _Place])
+        given = self.recorder.admit(given)
+        if type(op) is PureOp:
+            return holes, calls_of(op, op.key(given))
+        if type(op) is ViewOp and not (op.recasts or op.cuts_history):
+            return holes, None, op.result(given)[1]
+        return ()
 
     def _is_new(self, tensor: Tensor) -> bool:
         return id(tensor) not in self._numbers and self.operands.number(tensor) is None
@@ -334,17 +339,16 @@ class RegionLog:
             for event in self.events:
                 if isinstance(event, _Ran):
                     STATE.grad_mode, scopes.place = event.grad_mode, event.location
-                    args = event.filled(things, made)
-                    if event.calls is not None and scopes.log is None:
-                        made.append(self._run_again(event, args))
+                    if event.holes and scopes.log is None:
+                        made.append(self._run_again(event, things, made))
                     else:
+                        args = tuple([_at(each, things, made) for each in event.args])
                         made += self._apply_again(event, args)
                 elif isinstance(event, _Read):
                     owner = _at(event.owner, things, made)
                     value = _attribute(owner, event.name)
-                    if scopes.log is not None:
-                        scopes.log.read(owner, event.name, value)
-                    self.recorder.read_attribute(owner, event.name, value)
+                    reader = self.recorder.read_attribute if scopes.log is None else scopes.log.read
+                    reader(owner, event.name, value)
                 elif event.what == "leave":
                     scopes.leave(stack.pop())
                 elif event.what == "enter":
@@ -355,22 +359,29 @@ class RegionLog:
             scopes.place, STATE.grad_mode = None, mode
         return _at(self.result, things, made)
 
-    def _run_again(self, event: _Ran, args: tuple[Any, ...]) -> Tensor:
-        """The result of a pure op, whose meta and gradient are known: `run_pure` without keys."""
+    def _run_again(self, event: _Ran, things: list[Any], made: list[Tensor]) -> Tensor:
+        """The result of an op whose meta and gradient are known: what dispatch does, without
+        keys."""
         recorder, (meta,) = self.recorder, event.metas
         op: Any = event.op
-        for each in args:
-            if isinstance(each, Tensor):
-                if each.storage.capture is not recorder:
-                    args = recorder.admit(args)
-                    break
-            elif type(each) is tuple:
-                args = recorder.admit(args)
-                break
+        args, values = [*event.args], [*event.args]
+        for position, number in event.holes:
+            each = things[number] if number >= 0 else made[~number]
+            if each.storage.capture is not recorder or each.value is None:
+                each = recorder.here(each)
+            args[position], values[position] = each, each.value
+        if event.start is not None:
+            source = args[0]
+            out = Tensor(source.storage, meta, source.offset + event.start)
+            out.value = recorder.add_node(op, tuple(values), meta)
+            link_view(out, source, op, tuple(args[1:]))
+            if out._node is not None:
+                note_origin(out._node, out.value, recorder)
+            return out
         out = Tensor(Storage(None, capture=recorder), meta)
-        out.value = recorder.add_node(op, values_of(args), meta)
+        out.value = recorder.add_node(op, tuple(values), meta)
         if op.vjp is not None and event.calls is not None and event.grad_mode:
-            link_result(op, op.vjp, args, event.calls, out)
+            link_result(op, op.vjp, tuple(args), event.calls, out)
         return out
 
     def _apply_again(self, event: _Ran, args: tuple[Any, ...]) -> list[Tensor]:
@@ -390,8 +401,9 @@ def fakes_of(recorder: CaptureTrace) -> dict[int, Tensor]:
     return found
 
 
-def _holes(args: tuple[Any, ...]) -> tuple[tuple[int, int], ...]:
-    return tuple([(i, each.number) for i, each in enumerate(args) if type(each) is _Place])
+def _holds_places(value: object) -> bool:
+    """Whether it is a list of tensors."""
+    return type(value) is tuple and any(not is_literal(each) for each in value)
 
 
 def _at(value: Any, things: list[Any], made: list[Tensor]) -> Any:
