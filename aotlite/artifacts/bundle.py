@@ -129,6 +129,8 @@ class LoadedBundle:
     has_function: bool
     compiles: bool
     """Whether a call that no entry serves is compiled; else it is an error."""
+    left_out: int = 0
+    """How many entries of the file need the function, where there is none."""
 
     def fixed(self, options: Options) -> tuple[tuple[str, str], ...]:
         """Versions and options as reads. Raises NoImage."""
@@ -138,6 +140,9 @@ class LoadedBundle:
         """Raises GuardError: no entry serves a call, since `why`."""
         raise noted(
             GuardError(f"load: no entry of {name} serves this call: {why}"),
+            f"{self.left_out} more need its function, by which they read tensors."
+            if self.left_out
+            else None,
             None if self.has_function else _ADVICE,
         )
 
@@ -163,9 +168,10 @@ def load_bundle(
     except FormatError as error:
         raise noted(error, f"in the file {os.fspath(path)!r}") from None
     if function is None:
-        entries = list(_without_function(entries, bundle.name))
+        alone = tuple(_without_function(entries, bundle.name))
         function = WithoutFunction(bundle.name, bundle.function)
-        return function, options, LoadedBundle(tuple(entries), False, False)
+        left_out = len(entries) - len(alone)
+        return function, options, LoadedBundle(alone, False, False, left_out)
     return function, options, LoadedBundle(tuple(entries), True, compiles)
 
 

@@ -140,6 +140,25 @@ def test_gradients_of_gradients_of_a_loaded_entry(tmp_path):
     assert [6.0, 12.0] == second.tolist()
 
 
+def weighted_if(x: Any, *, weigh: bool) -> Any:
+    return (x * WEIGHT if weigh else x * 3.0).sum()
+
+
+@pytest.mark.rules("CACHE-18")
+def test_entries_that_need_the_function_are_left_out_without_it(tmp_path):
+    compiled = cached(weighted_if)
+    for weigh in (True, False):
+        compiled(al.ones(3), weigh=weigh)
+    compiled.save(tmp_path / "a")
+    ready = al.load(tmp_path / "a")
+    assert 9.0 == ready(al.ones(3), weigh=False).item()
+    with pytest.raises(al.GuardError, match="argument 1 is True, was False") as caught:
+        ready(al.ones(3), weigh=True)
+    assert "1 more need its function, by which they read tensors." in caught.value.__notes__
+    both = al.load(tmp_path / "a", weighted_if, compiles=False)
+    assert [6.0, 9.0] == [both(al.ones(3), weigh=weigh).item() for weigh in (True, False)]
+
+
 REFUSED: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "no option": (
         lambda path: al.compile(scaled, backend="reference").save(path),
