@@ -20,7 +20,9 @@ from aotlite.artifacts.reads.function_names import function_named, name_of_code
 from aotlite.artifacts.reads.read_set import CallContext, ReadSet, read_places
 from aotlite.artifacts.reads.value_images import Images, NoImage
 from aotlite.ir.errors import UnsupportedError
+from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Hidden, Primal
+from aotlite.ir.ops import BUILT_IN
 from aotlite.pipeline.record_files import at_rest, encoded
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.stages.records.capture import Captured
@@ -89,6 +91,8 @@ class Recording:
             yield "a tensor is a wrapper subclass"
         if cut.convention.tokens or cut.joint.backward.effects:
             yield "the function has effects"
+        for name in sorted(_own_ops(captured.graph, cut.partition.forward, cut.partition.backward)):
+            yield f"the op {name} is a user's own, whose rules may differ"
 
     # --- the reads
     def _reads(self, facts: GuardedFacts) -> ReadSet:
@@ -136,6 +140,13 @@ class Recording:
         for code in self.watch.codes:
             if digest_of(code) not in images.covered:
                 raise NoImage(f"the code of {code.co_qualname} ran, and is not found again")
+
+
+def _own_ops(*graphs: Graph | None) -> set[str]:
+    """The names of ops in graphs that a user has registered: in another process the same name may
+    have other rules and another gradient."""
+    calls = [node for graph in graphs if graph is not None for node in graph.calls]
+    return {node.target.name for node in calls if node.target not in BUILT_IN}
 
 
 def _name(code: Any) -> str:

@@ -18,8 +18,10 @@ import pytest
 
 import aotlite as al
 from aotlite.artifacts.reads.watched_names import watched_names
+from aotlite.ir.meta import tensor_meta
 from aotlite.subclasses import TwoTensor
 from tests.artifacts.looked_up import cached, outcomes
+from tests.helpers.own_ops import taken_out
 
 LOG: list[float] = []
 DRAWS = np.random.default_rng(0)
@@ -243,6 +245,24 @@ def test_environment_variables_count_if_they_are_read(monkeypatch):
     assert ["miss", "kept", "hit", "miss", "kept"] == found
     assert "$AL_TEST_SCALE is '5', was None when it was compiled" == found.why
     assert "_Noted" not in type(os.environ._data).__name__
+
+
+@pytest.mark.rules("CACHE-3", "CACHE-6")
+@pytest.mark.parametrize("rate", [2.0, 3.0])
+def test_a_registered_op_is_not_kept_since_its_gradient_may_be_another(rate):
+    with taken_out():
+        al.register_op(
+            "cache_scale(Tensor self) -> Tensor",
+            meta=lambda a: tensor_meta(a.shape, None, a.dtype, a.device),
+            kernel=lambda xp, meta, a: a * rate,
+            vjp={"self": lambda grad: grad * rate},
+        )
+        x = al.ones(2, requires_grad=True)
+        with outcomes() as found:
+            cached(lambda x: al.cache_scale(x).sum())(x).backward()
+    assert ["miss", "bypass"] == found
+    assert "the op cache_scale is a user's own, whose rules may differ" == found.why
+    assert [rate, rate] == x.grad.tolist()
 
 
 def inverted(x: Any) -> Any:
