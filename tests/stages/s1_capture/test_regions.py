@@ -262,12 +262,13 @@ X, W = ("x", "w", "v", 2, ""), ("h", "w", "v", 2, "")
 @pytest.mark.parametrize(
     ("second", "why"),
     [
-        (("x", "w", "v", 2.0, ""), "argument 3 is not alike"),
+        (("x", "w", "v", 2.0, ""), "argument 3 is of type float, not int"),
+        (("x", "w", "v", 3, ""), "argument 3 is 3, not 2"),
         (("h", "w", "v", 2, ""), None),  # `h` does not require grad yet
         (("x", "x", "v", 2, ""), "argument 1 is not alike"),
-        (("w", "w", "v", 2, ""), "argument 0 is not alike"),
-        (("x", "w.t()", "v", 2, ""), "argument 1 is not alike"),
-        (("x", "w", "y[:3]", 2, ""), "argument 2 is not alike"),
+        (("w", "w", "v", 2, ""), "argument 0 has another history"),
+        (("x", "w.t()", "v", 2, ""), "argument 1 is f32[3, 3][1, 3], not f32[3, 3]"),
+        (("x", "w", "y[:3]", 2, ""), "argument 2 has another history"),
         (("x", "v", "w", 2, ""), None),
     ],
 )
@@ -364,7 +365,7 @@ def test_modules_of_other_attributes_are_traced() -> None:
     report = check_same(made, lambda: (al.ones(2, 4),))
     of = [call.of for call in report.calls]
     assert ["", "", "Block[1]", "", "", "Block[1]"] == of
-    assert "attribute 'scale' of MarkedBlock is not alike" in str(report)
+    assert "attribute 'scale' of MarkedBlock is 3.0, not 2.0" in str(report)
 
 
 def test_a_question_that_makes_an_input_is_asked_in_each_call() -> None:

@@ -33,6 +33,7 @@ from aotlite.stages.s1_capture.regions.region_operands import (
     UnlikeError,
     is_literal,
     tensor_facts,
+    unlike,
 )
 from aotlite.stages.s1_capture.regions.region_proof import RegionVariables
 
@@ -326,8 +327,10 @@ class RegionLog:
             if isinstance(event, _Read):
                 owner = _at(event.owner, operands.things, [])
                 value = _attribute(owner, event.name)
-                if operands.key(value) != event.key:
-                    return f"attribute {event.name!r} of {type(owner).__name__} is not alike"
+                found = operands.key(value)
+                if found != event.key:
+                    what = f"attribute {event.name!r} of {type(owner).__name__}"
+                    return f"{what} {unlike(event.key, found)}"
         return None
 
     def again(self, operands: Operands, tag: Callable[[str], Any]) -> Any:
@@ -434,7 +437,7 @@ def _difference(mine: Key, other: Key) -> str:
             return f"the number of {what}arguments is another"
         for number, (one, two) in enumerate(zip(first[2:], second[2:], strict=True)):
             if one != two:
-                return f"{what}argument {number} is not alike"
+                return f"{what}argument {number} {unlike(one, two)}"
     return "its arguments are not alike"
 
 

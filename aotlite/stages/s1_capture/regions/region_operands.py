@@ -15,6 +15,7 @@ from aotlite.eager.tracked_objects import TrackedCallable, own_attributes
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry.memory_format import MemoryFormat
+from aotlite.ir.meta.text import meta_text
 from aotlite.stages.s1_capture.hooks.reachable import article
 
 Key = tuple[Any, ...]
@@ -107,3 +108,18 @@ def tensor_facts(tensor: Tensor, fakes: dict[int, Tensor]) -> Key:
 def is_literal(value: object) -> bool:
     """Whether an argument of an op is the same in each call: a number, a dtype, a device."""
     return type(value) in _LITERALS or isinstance(value, (DType, Device, MemoryFormat))
+
+
+def unlike(key: Key, other: Key) -> str:
+    """How a value of the second key differs from one of the first, as the end of a sentence."""
+    kind = key[0]
+    if other[0] is not kind:
+        return f"is of type {other[0].__name__}, not {kind.__name__}"
+    if kind in _LITERALS:
+        return f"is {other[1]}, not {key[1]}"
+    if issubclass(kind, Tensor) and len(key) == len(other):
+        if key[2:3] != other[2:3]:
+            return f"is {meta_text(other[2])}, not {meta_text(key[2])}"
+        if key[2:] != other[2:]:
+            return "has another history"
+    return "is not alike"
