@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,29 @@ def test_a_slow_test_that_does_not_say_why_fails_where_there_is_a_limit(tmp_path
 
 def test_without_a_limit_a_test_may_take_as_long_as_it_likes(tmp_path):
     assert "3 passed" in run_tests(tmp_path, WORK, "-p", "no:xdist")
+
+
+LAWS = """
+import pytest
+from hypothesis import given, settings, strategies as st
+
+@settings(max_examples=5)
+@given(st.integers())
+def test_of_five(n): print("five", file=open("drawn", "a"))
+
+@pytest.mark.draws(long=7)
+@settings(max_examples=5)
+@given(st.integers())
+def test_of_seven(n): print("seven", file=open("drawn", "a"))
+
+def test_is_no_law(): pass
+"""
+
+
+def test_laws_draw_more_in_the_long_run(tmp_path):
+    assert "2 passed, 1 deselected" in run_tests(tmp_path, LAWS, "-m", "long", "-p", "no:xdist")
+    drawn = tmp_path.joinpath("drawn").read_text("utf-8").split()
+    assert {"five": 20, "seven": 7} == Counter(drawn)
 
 
 MARK = re.compile(r"^@pytest\.mark\.slow\((.*)\)$", re.MULTILINE)
