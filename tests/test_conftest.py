@@ -140,7 +140,9 @@ def outcomes(output: str) -> list[str]:
 
 @pytest.mark.slow("starts pytest and its workers")
 @pytest.mark.parametrize(
-    ("chosen", "workers"), [((), "2"), (("-k", "5 or a-1 or 4"), "1")], ids=["all", "chosen"]
+    ("chosen", "workers"),
+    [((), "2"), pytest.param(("-k", "5 or a-1 or 4"), "1", marks=pytest.mark.long)],
+    ids=["all", "chosen"],
 )
 def test_rows_that_a_worker_runs_as_one_item_end_as_they_do_apart(tmp_path, chosen, workers):
     options = ("-rA", "--tb=line", *chosen)

@@ -50,6 +50,7 @@ def value_and_gradients(of, library, lib, tensor):
     return [each.tolist() for each in (result, *library.autograd.grad(result, wanted))]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("row", SMALL)
 def test_both_libraries_run_the_same_program(row, torch):
     ours = TorchLike(import_module("aotlite.nn.functional"))
@@ -123,6 +124,7 @@ def test_sizes_prints_what_ten_lengths_of_a_tape_cost(capsys):
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", size_libraries.PROGRAMS)
 def test_further_sizes_of_a_program_make_no_library(name):
     found = size_libraries.counted(size_libraries.PROGRAMS[name](), size_libraries.SIZES)
@@ -230,6 +232,7 @@ def test_bare_numpy_calls_compute_what_the_compiled_call_computes(case):
     assert as_lists(made["bare NumPy"]()) == found
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("case", calls.CASES, ids=lambda case: case.name)
 def test_peers_compute_the_same(case, torch):
     peers = [peer for peer in common.PEERS if common.is_installed(peer)]

@@ -90,6 +90,7 @@ def test_the_small_rows_are_those_of_the_table():
     ]
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("case", CASES, ids=by_name)
 def test_compiled_rows_compute_what_float64_computes(case):
     row, direction = case
@@ -102,6 +103,7 @@ def test_torch_computes_the_same_rows(case, torch):
     assert error_of(row, direction, EAGER) <= tolerance(row)
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize(
     "case",
     [
@@ -123,6 +125,7 @@ def cpu_has_avx():
 
 
 @pytest.mark.skipif(not shutil.which("gcc") or not cpu_has_avx(), reason="needs gcc, AVX and FMA")
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("case", [c for c in CASES if c[0].written], ids=by_name)
 def test_handwritten_c_computes_the_same_rows(case):
     row, direction = case

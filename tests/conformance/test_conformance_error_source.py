@@ -154,6 +154,7 @@ def first_rules():
 OWN = [name for name, method in vars(NumPy).items() if callable(method) and name != "from_list"]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_of_an_adapters_line_is_never_the_librarys(mistake):
     """Every method of NumPy's adapter that rules call, with each mistake, in its first rule."""
@@ -181,6 +182,7 @@ def test_a_fault_says_which_line_made_it():
     assert report.table().endswith("absent 0, faults of the suite or the adapter 1")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("library", "rule", "said", "place"),
     [

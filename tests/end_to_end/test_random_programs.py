@@ -138,6 +138,7 @@ def report(tallies: dict[str, Tally]) -> str:
 
 
 @pytest.mark.rules("GEN-1", "GEN-12", "GEN-13", "RT-12", "GRD-5")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_random_scripts_compiled_equal_eager(mode: str) -> None:
     """Most calls are of entries that are there already, which is where the fast paths are."""

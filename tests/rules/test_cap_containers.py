@@ -192,6 +192,7 @@ def test_what_is_in_containers_is_read_anew(spec: Spec, steps: list[Any], way: s
 
 
 @pytest.mark.rules("CAP-5")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("way", READS)
 @pytest.mark.parametrize("how", ["another", "reverse", "append", "rename", "pop"])
 @pytest.mark.parametrize("owner", [0, 1], ids=["the module", "a list in it"])
@@ -237,6 +238,7 @@ KINDS = ("list", "tuple", "dict", "module")
 
 
 @pytest.mark.rules("CAP-12")
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("how", CHANGES)
 @pytest.mark.parametrize("inner", KINDS)
 @pytest.mark.parametrize("outer", KINDS)

@@ -93,6 +93,7 @@ def test_programs_are_eagers_at_every_count(name: str, dynamic: bool) -> None:
 
 @needs_compiler
 @pytest.mark.rules("DYN-30")
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("name", ["mask", "chain", "coordinates", "item", "repeated"])
 def test_programs_of_kernels_give_what_eager_gives(name: str) -> None:
     function = PROGRAMS[name]
@@ -374,6 +375,7 @@ def test_a_question_without_a_default_is_refused_with_the_ways_out(name: str) ->
 
 
 @pytest.mark.rules("DYN-32")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ASKING)
 def test_a_hint_lets_a_function_ask(name: str) -> None:
     ask = ASKING[name]

@@ -41,7 +41,7 @@ def derivatives(function: Callable[..., Any], values: Any, *args: object, orders
 
 
 @pytest.mark.rules("DYN-27")
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", FUNCTIONS)

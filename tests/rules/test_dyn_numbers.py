@@ -241,6 +241,7 @@ TAKING: dict[str, Callable[[Any, Callable[[int], Any]], Any]] = {
 
 
 @pytest.mark.rules("DYN-26", "DYN-33")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("kind", [Integer, Derived])
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("name", TAKING)

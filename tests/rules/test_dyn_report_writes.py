@@ -300,6 +300,7 @@ def snapshot(capsys: Any) -> object:
 
 
 @pytest.mark.rules("DYN-24")
+@pytest.mark.thinned(7)
 @pytest.mark.parametrize("form", [branching, valued, alone], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", WRITES)
 @pytest.mark.filterwarnings("ignore")

@@ -112,7 +112,7 @@ def of_closure(kept: Any, scale: Any) -> tuple[Any, Callable[[Any], None]]:
     return function, change
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(16)
 @pytest.mark.parametrize("place", [of_globals, of_module, of_closure], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("wrapped", WRAPPED)
 @pytest.mark.parametrize("kept", KEPT)

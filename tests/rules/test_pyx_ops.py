@@ -19,6 +19,7 @@ SAMPLES = 2
 
 
 @pytest.mark.rules("PYX-4", "PYX-6")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("op", [op for op in exported_ops() if refusal_of(op) is None], ids=str)
 def test_an_op_has_the_bits_of_its_kernel(op: Op) -> None:
     calls = list(calls_of(op, SAMPLES)) or list(calls_of(op))[:1]

@@ -134,6 +134,7 @@ def test_each_excuse_has_an_example():
 
 
 @pytest.mark.torch
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_excuse_is_needed_for_its_example(torch, name):
     example = EXAMPLES[name]

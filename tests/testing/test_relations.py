@@ -67,6 +67,7 @@ def found_by(which: Relation, programs: list[Traced], whose: Subject) -> list[st
 
 # ---------------------------------------------------------------------------- nothing is different
 @pytest.mark.rules("GEN-11", "GEN-13")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", COMPILED)
 def test_relations_hold_eagerly(name: str, traced: list[Traced]) -> None:
     which = relation(name)
@@ -76,6 +77,7 @@ def test_relations_hold_eagerly(name: str, traced: list[Traced]) -> None:
 
 
 @pytest.mark.rules("GEN-1", "GEN-11", "GEN-13")
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_relations_hold_compiled(name: str, traced: list[Traced]) -> None:
     which, whose = relation(name), subject(options={})

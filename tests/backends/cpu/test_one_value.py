@@ -42,6 +42,7 @@ LONG = [
 """Of each form and shape one of the two; the other runs always."""
 
 
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize(
     ("form", "shape", "kind"),
     [

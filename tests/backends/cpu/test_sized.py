@@ -48,6 +48,7 @@ def test_c_for_all_sizes_is_the_graph_at_each(name, low):
     assert tried >= 4 or not is_made
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", ["transposed", "matmul", "layer norm", "three", "chain"])
 @pytest.mark.parametrize("which", [0, 1])
 def test_c_for_sizes_that_the_log_fixes(name, which):
@@ -155,6 +156,7 @@ def _whole_numbers(x: Any, y: Any) -> list[Any]:
 
 
 @pytest.mark.skipif(not hasattr(mmap, "PROT_READ"), reason="the system has no mprotect")
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("masks", [True, False])
 @pytest.mark.parametrize(
     ("function", "dtype"),

@@ -36,6 +36,7 @@ def _function(name: str) -> object:
 
 
 @pytest.mark.skipif(gcc is None, reason="needs gcc, which says what it vectorized")
+@pytest.mark.thinned(10)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_among_choices_is_vectorized(name: str, tmp_path: Path) -> None:
     """Of the choice that softplus makes: a condition of two comparisons in the function, joined by

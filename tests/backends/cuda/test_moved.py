@@ -65,6 +65,7 @@ def report(form: str, n: int, dtype: str, target: Target) -> TrafficReport:
     return traffic(program(form, n, dtype, target), target)
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("form", FORMS)

@@ -73,6 +73,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize("layouts", list(itertools.product(LAYOUTS, repeat=2)), ids="-".join)
 @pytest.mark.parametrize("batch", [(), (3,), (2, 3)], ids=str)

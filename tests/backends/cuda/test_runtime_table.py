@@ -46,6 +46,7 @@ def some(samples: Sequence[Sample]) -> list[Sample]:
     return [samples[k] for k in order[:2] + order[-2:]]
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("part", range(4))
 def test_ops_as_launches_give_the_interpreters_bits(part: int) -> None:
     for cases in parts(NAMES[part::4], some):

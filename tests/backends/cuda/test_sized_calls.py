@@ -40,6 +40,7 @@ def loss(m: Any, x: Any) -> Any:
     return F.dropout(m(x), 0.25).log_softmax(-1).sum()
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("backend", ["cuda", "auto"])
 @pytest.mark.parametrize("device_graphs", [False, True])
 def test_training_at_many_sizes_is_eagers(

@@ -172,6 +172,7 @@ FIRST_ONE = {
 
 
 @pytest.mark.rules("SIZ-2", "SIZ-6")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("backend", ["loops", pytest.param("cpu", marks=needs_compiler)])
 @pytest.mark.parametrize("name", FIRST_ONE)
 def test_first_row_of_any_number_is_repeated(name, backend):
@@ -214,6 +215,7 @@ FACTORIES = {
 
 
 @pytest.mark.rules("SIZ-2", "SIZ-6")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("backend", ["loops", pytest.param("cpu", marks=needs_compiler)])
 @pytest.mark.parametrize("name", FACTORIES)
 def test_what_is_made_of_a_size_alone(name, backend):
@@ -225,6 +227,7 @@ def test_what_is_made_of_a_size_alone(name, backend):
 
 
 @pytest.mark.rules("SIZ-13")
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
 @pytest.mark.parametrize("backend", ["loops", pytest.param("cpu", marks=needs_compiler)])
 def test_gradient_of_padded_rows_of_which_there_are_none(mode, backend):

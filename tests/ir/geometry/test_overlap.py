@@ -161,6 +161,7 @@ def random_geometry(rng, *, rank, largest):
 
 
 @pytest.mark.rules("ALI-5")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("rank", [4, 5, 6])
 def test_overlaps_is_exact_up_to_rank_six_without_a_work_limit(rank, monkeypatch):
     """A limit of one step would answer True at once, and half of these pairs are disjoint."""
