@@ -143,6 +143,11 @@ def wraps(x: Any) -> Any:
     return TwoTensor(x, x * 2)
 
 
+def packs(x: Any) -> Any:
+    with al.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t * BOUND):
+        return (x * x).sum()
+
+
 CASES = {
     reads_clock: "calls time.time",
     reads_file: "of ",
@@ -162,6 +167,7 @@ CASES = {
     writes_environment: "writes environment variables",
     squares: "users' Python runs in the backward",
     hooked: "the function registers hooks",
+    packs: "the function sets hooks of saved tensors, which run later",
     prints_each_time: "the function has effects",
     wraps: "a tensor is a wrapper subclass",
 }

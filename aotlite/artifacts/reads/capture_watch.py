@@ -27,6 +27,7 @@ from aotlite.artifacts.reads.code_digests import (
 )
 from aotlite.artifacts.reads.code_owners import Owner, owner_of
 from aotlite.artifacts.reads.watched_names import NamesRead, watched_names
+from aotlite.autograd.graph import saved_tensors_hooks
 
 
 @attrs.define(eq=False, repr=False)
@@ -88,6 +89,8 @@ class CaptureWatch:
             self.reasons.append(_DRAWS)
         calls = {each.code: [c.code for c in each.calls or ()] for each in entries}
         called = _of_function(calls, start)
+        if saved_tensors_hooks.__enter__.__code__ in called:
+            self.reasons.append("the function sets hooks of saved tensors, which run later")
         self.codes = [c for c in called if isinstance(c, CodeType) and owner_of(c) in _CHECKED]
         if any("__dict__" in code.co_names for code in self.codes):
             self.reasons.append("the function asks an object for its __dict__")
