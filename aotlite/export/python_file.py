@@ -18,11 +18,10 @@ from aotlite.export.signature import GraphSignature
 from aotlite.ir.arrays import host_array
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Graph
-from aotlite.ir.graph.node_text import identifier
 from aotlite.ir.graph.role import Gradient, Output
-from aotlite.python_export import check_array_module, file_text, save
-from aotlite.python_export.entry_text import containers
-from aotlite.python_export.file_parts import FileParts
+from aotlite.python_export import check_array_module, file_text, functions_of, save
+from aotlite.python_export.entry_text import containers, local
+from aotlite.python_export.file_parts import FileParts, entry_name
 from aotlite.python_export.graph_text import FunctionText, Leaving
 from aotlite.python_export.kernels.argument_text import literal
 from aotlite.python_export.program_facts import leaf_texts, parameters_in
@@ -99,22 +98,24 @@ class _ExportedText:
         self._run()
         self._new_values()
         self.lines.append(f"return {self._results()}")
-        name = identifier(self.graph.name)
-        given = ", ".join([*parameters_in(self.users.values()), "*", "state=None"])
+        name = entry_name(self.graph.name)
+        given = parameters_in(self.users.values())
         about = '"""Returns the results; writes the arrays of the state that change."""'
-        entry = [f"def {name}({given}):", *[f"    {line}" for line in (about, *self.lines)]]
+        entry = functions_of(name, given, [about, *self.lines], has_state=True)
         held = [f"{literal(key)}: {self.parts.array(v, '    ')}," for key, v in values.items()]
         described = f'"""The exported graph of `{name}`, as a function of NumPy arrays.'
-        return file_text(
-            described, self.parts, [function, "\n".join(entry)], held, self.array_module
-        )
+        return file_text(described, self.parts, [function, *entry], held, self.array_module)
 
     def _inputs(self) -> None:
         self.lines.append("state = STATE if state is None else state")
         for node in self.graph.placeholders:
             name, meta = str(node.role), node.meta
             key = self.users.get(name) or self.signature.lifted.get(name, f"generator.{name}")
-            text = key if name in self.users else f"{self.parts.use('_key')}(state, {literal(key)})"
+            text = (
+                local(key)
+                if name in self.users
+                else f"{self.parts.use('_key')}(state, {literal(key)})"
+            )
             facts: Any = meta
             shape, strides = literal(tuple(facts.shape)), literal(tuple(facts.stride))
             call = f"{literal(key)}, {text}, {shape}, {literal(facts.dtype.numpy)}, {strides}"

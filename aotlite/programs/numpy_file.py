@@ -16,11 +16,11 @@ import numpy as np
 from aotlite.eager.rng.generator import current
 from aotlite.ir.arrays import host_array
 from aotlite.ir.errors import UnsupportedError, noted
-from aotlite.ir.graph.node_text import identifier
 from aotlite.ir.graph.role import Hidden, Primal
 from aotlite.programs.records import ProgramRecords
 from aotlite.programs.state import ProgramState
 from aotlite.python_export import python_text, save
+from aotlite.python_export.file_parts import entry_name
 from aotlite.python_export.program_facts import (
     GradientOrder,
     PythonArgument,
@@ -42,7 +42,7 @@ def numpy_text(
     parts = program.records
     check_writable(parts)
     standing = current()
-    name = identifier(program.name)
+    name = entry_name(program.name)
     facts = facts_of(
         parts,
         name,

@@ -25,17 +25,17 @@ import attrs
 
 from aotlite.backends.reference import REFERENCE
 from aotlite.eager.rng.generator import current
-from aotlite.ir.errors import ArgumentError
+from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.filesystem import atomic_files
 from aotlite.ir.provenance.fixed_calls import warning_of_fixed
 from aotlite.pipeline.arguments import FlatArguments, call_of
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import CompiledEntry
 from aotlite.python_export.cupy_text import cupy_text
-from aotlite.python_export.entry_text import EntryText
+from aotlite.python_export.entry_text import EntryText, local
 from aotlite.python_export.file_parts import FileParts
 from aotlite.python_export.kernels.argument_text import literal
-from aotlite.python_export.line_layout import laid_out
+from aotlite.python_export.line_layout import laid_out, names_in
 from aotlite.python_export.order_text import OrdersText
 from aotlite.python_export.program_facts import GivenCall, PythonProgram, program_of
 from aotlite.python_export.pullback_text import PullbackText
@@ -71,7 +71,7 @@ def python_text(
         higher = OrdersText(pullback) if program.orders else None
         functions += _with_backward(entry, pullback, higher)
     else:
-        functions.append(_entry(entry))
+        functions += _entry(entry)
     held = _held(program, entry, with_values=state)
     return file_text(_described(program, fixed), parts, functions, held, array_module)
 
@@ -167,16 +167,10 @@ def _indented(lines: Sequence[str], depth: int = 1) -> str:
     return "\n".join([f"{'    ' * depth}{line}" for line in lines])
 
 
-def _parameters(entry: EntryText) -> str:
-    names = [*entry.program.parameters, *(["*", "state=None"] if entry.has_state else [])]
-    return ", ".join(names)
-
-
-def _entry(entry: EntryText) -> str:
-    head = f"def {entry.program.name}({_parameters(entry)}):"
+def _entry(entry: EntryText) -> list[str]:
     lines = ['"""Returns the results; writes the arrays that the function writes."""']
     lines += [*entry.lines, f"return {entry.returned_text()}"]
-    return f"{head}\n{_indented(lines)}"
+    return _functions(entry, entry.program.name, lines)
 
 
 def _with_backward(
@@ -184,22 +178,25 @@ def _with_backward(
 ) -> list[str]:
     """The entries that also return a pullback, and the one that does not; behind the graphs of
     higher orders, where there are any."""
-    name, given = entry.program.name, [*entry.program.parameters]
+    name = entry.program.name
     whole = _entry_with(entry, pullback, "with_backward", pullback.lines)
     rest = []
     if higher is not None:
         last = _entry_with(entry, pullback, f"of_order_{higher.order}", higher.pullback_lines())
-        rest = [*higher.functions, last]
+        rest = [*higher.functions, *last]
+    given = [local(each) for each in entry.program.parameters]
     if entry.has_state:
         given.append("state=state")
     short = [
         '"""Returns the results; writes the arrays that the function writes."""',
         f"return {name}_with_backward({', '.join(given)})[0]",
     ]
-    return [*rest, whole, f"def {name}({_parameters(entry)}):\n{_indented(short)}"]
+    return [*rest, *whole, *_functions(entry, name, short)]
 
 
-def _entry_with(entry: EntryText, pullback: PullbackText, suffix: str, body: Sequence[str]) -> str:
+def _entry_with(
+    entry: EntryText, pullback: PullbackText, suffix: str, body: Sequence[str]
+) -> list[str]:
     """The entry that returns the results and a pullback with these lines."""
     again = suffix != "with_backward"
     gives = "(gradients, pullback)" if again else "the gradients"
@@ -211,7 +208,51 @@ def _entry_with(entry: EntryText, pullback: PullbackText, suffix: str, body: Seq
         '"""Returns the results, and `pullback`: cotangents of results -> gradients by name."""'
     ]
     lines += [*entry.lines, "", *inner, "", f"return {entry.returned_text()}, pullback"]
-    return f"def {entry.program.name}_{suffix}({_parameters(entry)}):\n{_indented(lines)}"
+    return _functions(entry, f"{entry.program.name}_{suffix}", lines)
+
+
+def _functions(entry: EntryText, name: str, lines: Sequence[str]) -> list[str]:
+    return functions_of(name, entry.program.parameters, lines, has_state=entry.has_state)
+
+
+# Note [names of parameters]
+#     def step(output_0, np): ...
+#
+# The file's function has the user's parameters, which callers may name. Its lines have variables,
+# helpers and modules of their own, and one of those names may be a parameter's. Then the lines
+# stand in a function of their own, whose parameters are `given_output_0`, `given_np`, and the
+# user's function calls it.
+def functions_of(
+    name: str, names: Sequence[str], lines: Sequence[str], *, has_state: bool
+) -> list[str]:
+    """The function with these parameters and lines; behind one that has other parameters, where the
+    lines need a parameter's name for something else. Note [names of parameters]."""
+    if has_state and "state" in names:
+        raise noted(
+            UnsupportedError(
+                "to_python: an argument is named 'state', expected another name: the file's "
+                "function has a parameter `state` for what it reaches outside"
+            ),
+            "Rename the argument. (PYX-2)",
+        )
+    state = ["*", "state=None"] if has_state else []
+    text = _indented(lines)
+    taken = names_in(text)
+    free = {each: local(each) for each in names if each not in taken}
+    for mine, its in free.items():
+        text = re.sub(rf"\b{its}\b", mine, text)
+    if len(free) == len(names):
+        return [f"def {name}({', '.join([*names, *state])}):\n{text}"]
+    inner = f"_{name}"
+    while inner in {*names, *taken}:
+        inner += "_"
+    own = [each if each in free else local(each) for each in names]
+    keyword = ["state=state"] if has_state else []
+    outer = [lines[0], f"return {inner}({', '.join([*names, *keyword])})"]
+    return [
+        f"def {inner}({', '.join([*own, *state])}):\n{text}",
+        f"def {name}({', '.join([*names, *state])}):\n{_indented(outer)}",
+    ]
 
 
 def file_text(

@@ -144,14 +144,14 @@ class EntryText:
     def _arguments(self) -> None:
         for each in self.program.arguments:
             if each.is_number:
-                call = f"({literal(each.text)}, {each.text}, {literal(each.number)})"
+                call = f"({literal(each.text)}, {local(each.text)}, {literal(each.number)})"
                 self.lines.append(self.parts.use("_number") + call)
             elif each.same_as is not None:
                 other = self.program.argument(each.same_as)
-                call = f"({literal(each.text)}, {each.text}, {literal(other)}, {other})"
-                self.lines.append(self.parts.use("_same") + call)
+                both = f"{literal(each.text)}, {local(each.text)}, {literal(other)}, {local(other)}"
+                self.lines.append(f"{self.parts.use('_same')}({both})")
             elif Primal(each.index) in self.inputs:
-                self._checked(Primal(each.index), each.text, each.text)
+                self._checked(Primal(each.index), local(each.text), each.text)
 
     def _state(self) -> None:
         if self.has_state:
@@ -279,7 +279,7 @@ class EntryText:
             case Repeated(of):
                 return self._result(of)
             case Fixed(ArgumentLeaf(leaf)):
-                return self.program.argument(leaf)
+                return local(self.program.argument(leaf))
             case Fixed(value):
                 return literal(value)
         raise AssertionError(output)
@@ -322,6 +322,15 @@ class EntryText:
     def saved(self) -> list[str]:
         """The variables of the saved values, in order."""
         return [str(role) for role in self.returned if isinstance(role, Saved)]
+
+
+def local(text: str) -> str:
+    """The expression of an argument, before `functions_of` decides on the names of parameters.
+
+    >>> local('batch["x"]')
+    'given_batch["x"]'
+    """
+    return f"given_{text}"
 
 
 def containers(spec: PyTreeSpec, items: Iterator[str]) -> str:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import base64
+import builtins
 import inspect
+import re
 import zlib
 from functools import cache
 from typing import Any
@@ -18,6 +20,8 @@ from aotlite.ir.arrays import array_over, host_array
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, noted
 from aotlite.ir.graph import Node
+from aotlite.ir.graph.node_text import identifier
+from aotlite.ir.op import OPS
 from aotlite.python_export import file_functions
 from aotlite.python_export.kernels.argument_text import literal
 from aotlite.python_export.kernels.kernel_text import KernelText
@@ -26,6 +30,23 @@ _ROW = 88
 """The characters of a line of packed bytes."""
 _SMALL = 16
 """The most elements of an array that is printed as numbers."""
+
+
+_OF_FILES = frozenset("np cp ml_dtypes base64 zlib STATE".split())
+_OF_GRAPHS = re.compile(r"(forward|backward)(_\d+)?")
+
+
+def entry_name(text: str) -> str:
+    """The name of a file's function: the user's, with a line behind it where the file has another
+    thing of that name.
+
+    >>> entry_name("model.step"), entry_name("forward")
+    ('model_step', 'forward_')
+    """
+    name = identifier(text)
+    is_kernel = re.sub(r"_\d+$", "", name[1:]) in OPS and name.startswith("_")
+    taken = name in _OF_FILES or _OF_GRAPHS.fullmatch(name) or hasattr(file_functions, name)
+    return f"{name}_" if taken or is_kernel or hasattr(builtins, name) else name
 
 
 class FileParts:

@@ -7,6 +7,9 @@ whitespace. Output: lines. Rule: PYX-3. Spec: `specs/to_python.md`.
 
 from __future__ import annotations
 
+import io
+import textwrap
+import tokenize
 from collections.abc import Iterator
 
 WIDTH = 100
@@ -27,6 +30,22 @@ def laid_out(text: str) -> str:
         else:
             lines += _wrapped(code, indent)
     return "\n".join(lines)
+
+
+def names_in(text: str) -> set[str]:
+    """The names of variables, functions and modules in lines, without attributes.
+
+    >>> sorted(names_in('y = np.sum(x, axis=0)  # as said'))
+    ['axis', 'np', 'x', 'y']
+    """
+    code = textwrap.dedent(text) + "\n"
+    tokens = list(tokenize.generate_tokens(io.StringIO(code).readline))
+    pairs = zip([None, *tokens], tokens, strict=False)
+    return {
+        each.string
+        for before, each in pairs
+        if each.type == tokenize.NAME and (before is None or before.string != ".")
+    }
 
 
 def _wrapped(code: str, indent: str) -> list[str]:

@@ -20,10 +20,10 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import host_array
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Graph
-from aotlite.ir.graph.node_text import identifier
 from aotlite.ir.graph.role import Family, Hidden, MutatedInput, Primal
 from aotlite.ir.graph.symbolic.binding import names_among
 from aotlite.pipeline.request import CompiledEntry
+from aotlite.python_export.file_parts import entry_name
 from aotlite.python_export.kernels.argument_text import literal
 from aotlite.python_export.symbolic_sizes import NO_SIZES, SizeFacts, size_facts
 from aotlite.stages.records.backward.partition import Partition
@@ -147,7 +147,7 @@ def program_of(
     state = [_state_array(Hidden(i), way, call, texts) for i, way in entry.hidden.items()]
     return facts_of(
         entry,
-        identifier(name),
+        entry_name(name),
         _about(function, name),
         _arguments(call, texts),
         state,

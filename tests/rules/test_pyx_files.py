@@ -244,3 +244,35 @@ def test_bfloat16_is_taken_where_ml_dtypes_is_allowed() -> None:
     file = module_of(al.compile(lambda x: x * x).to_python(args=(x,), ml_dtypes=True))
     found = file._lambda_(np.array([1.0, 2.5], ml_dtypes.bfloat16))
     assert (found.dtype, found.tolist()) == (ml_dtypes.bfloat16, (x * x).tolist())
+
+
+# ------------------------------------------------------------------------------------------ names
+NAMES = "f forward backward_2 np _array _exp STATE sum".split()
+
+
+@pytest.mark.rules("PYX-2", "PYX-3")
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_arguments_and_functions_may_be_those_of_the_file(name: str) -> None:
+    def called(primals_1, primals_0, np, forward, zip, given_np):  # type: ignore[no-untyped-def]
+        primals_0.add_(1)
+        return (primals_1 - primals_0) * np * forward * zip * given_np
+
+    called.__name__ = name
+    given = [al.tensor([float(k + 2)], requires_grad=k != 1) for k in range(6)]
+    file = module_of(al.compile(called).to_python(args=tuple(given)))
+    entry = f"{name}_" if f"{name}_" in vars(file) else name
+    values = [np.array([k + 2], np.float32) for k in range(6)]
+    expected = called(*given)
+    with pytest.raises(ValueError, match=r"np is float64\[1\], expected float32\[1\]"):
+        vars(file)[entry](values[0], values[1], np.ones(1), *values[3:])
+    assert vars(file)[entry](*values).tolist() == expected.tolist()
+    assert values[1].tolist() == [4.0]
+
+
+@pytest.mark.rules("PYX-2")
+def test_an_argument_named_state_is_refused_beside_a_state() -> None:
+    weight = al.ones(2)
+    with pytest.raises(al.UnsupportedError, match="an argument is named 'state'"):
+        al.compile(lambda state: state * weight).to_python(args=(al.ones(2),))
+    file = module_of(al.compile(lambda state: state * 2).to_python(args=(al.ones(2),)))
+    assert file._lambda_(np.ones(2, np.float32)).tolist() == [2.0, 2.0]
