@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.interchange import StableHloProgram, to_stablehlo
+from aotlite.interchange import StableHloProgram, to_stablehlo, xla_backend
 
 pytest.importorskip("jax")
 
@@ -58,3 +58,27 @@ def test_denormal_floats_are_0_in_xla():
     program = StableHloProgram(to_stablehlo(graph_of(lambda x: x * 0.5, al.ones(1))))
     tiny = np.array([1e-40], "f4")
     assert 0.0 == program({"primals_0": tiny})["output_0"].item() != (tiny * 0.5).item()
+
+
+@pytest.mark.rules("HLO-4")
+def test_casts_to_narrow_integers_wrap_as_in_eager():
+    x = al.tensor([-1.0, 300.0, -129.0, 70000.0, 3.9])
+    for dtype in (al.uint8, al.int8, al.int16, al.uint16, al.uint32, al.int32):
+        found = al.compile(lambda x, d=dtype: x.to(d), backend=xla_backend)(x)
+        assert found.tolist() == x.to(dtype).tolist()
+
+
+@pytest.mark.rules("ICH-8", "HLO-3")
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.ones((2, 3), "i4"), r"input primals_0 is int32\[2, 3\], expected float32\[2, 3\]"),
+        (np.ones((3, 2), "f4"), r"input primals_0 is float32\[3, 2\], expected float32\[2, 3\]"),
+        (np.ones(12, "f2"), r"input primals_0 is float16\[12\], expected float32\[2, 3\]"),
+        ([1.0], r"input primals_0 is list\[1\], expected float32\[2, 3\]"),
+    ],
+)
+def test_an_input_of_another_type_is_refused(array, words):
+    program = StableHloProgram(to_stablehlo(graph_of(lambda x: x * 2, al.ones(2, 3))))
+    with pytest.raises(al.ArgumentError, match=words):
+        program({"primals_0": array})

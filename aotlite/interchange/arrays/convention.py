@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import attrs
+import numpy as np
 
 from aotlite.interchange.arrays.target import Value
 from aotlite.ir.arrays import Array
@@ -38,6 +39,8 @@ class ProgramConvention:
     state of a program, or the place where a compiled function found a tensor."""
     gradients: Mapping[str, str]
     """Output -> the qualified name, or the input, whose gradient it is."""
+    types: Mapping[str, tuple[str, tuple[int, ...]]]
+    """Input -> its dtype, by NumPy's name, and its shape."""
 
     @property
     def names(self) -> list[str]:
@@ -110,7 +113,10 @@ def convention_of(source: Graph | HasForward, signature: Any = None) -> ProgramC
         if backward is not None:
             gradients = {**backward.gradients_to_parameters, **backward.gradients_to_user_inputs}
     copies = tuple([f"updated_{name}" for name in closing])
-    return ProgramConvention(inputs, outputs, tuple(literals), updates, copies, named, gradients)
+    metas: list[tuple[str, Any]] = [(str(node.role), node.meta) for node in graph.placeholders]
+    types = {name: (meta.dtype.numpy.name, tuple(meta.shape)) for name, meta in metas}
+    results = inputs, outputs, tuple(literals), updates, copies
+    return ProgramConvention(*results, named, gradients, types)
 
 
 def _states(graph: Graph) -> dict[str, str]:
@@ -123,10 +129,21 @@ def _states(graph: Graph) -> dict[str, str]:
 
 # ------------------------------------------------------------------------------------------ calls
 def checked(what: str, convention: Mapping[str, Any], inputs: Mapping[str, object]) -> list[str]:
-    """The names of the inputs in order; raises ArgumentError for inputs of other names."""
+    """The names of the inputs in order; raises ArgumentError for inputs of other names, dtypes or
+    shapes."""
     wanted: list[str] = convention["inputs"]
     if set(inputs) != set(wanted):
         raise ArgumentError(f"{what}: the inputs are {', '.join(inputs)}, expected {wanted}")
+    for name, (dtype, shape) in convention["types"].items():
+        value: Any = inputs[name]
+        found = str(getattr(value, "dtype", type(value).__name__)), np.shape(value)
+        if found != (dtype, tuple(shape)):
+            got = f"{found[0]}{list(found[1])}"
+            label = convention["parameters"].get(name, "")
+            label = f" ({label})" if label else ""
+            raise ArgumentError(
+                f"{what}: input {name}{label} is {got}, expected {dtype}{list(shape)}"
+            )
     return wanted
 
 

@@ -221,6 +221,15 @@ def joined(t: ArrayTarget, meta: TensorMeta, tensors: Sequence[Value], dim: int)
     return t.concatenate(kept, dim % rank) if meta.numel else t.full(meta.shape, 0, meta.dtype)
 
 
+@lowering_of("stack")
+def stacked(t: ArrayTarget, meta: TensorMeta, tensors: Sequence[Value], dim: int) -> Value:
+    """Tensors one behind the other, in a dimension of their own."""
+    dim %= len(meta.shape)
+    one = (*meta.shape[:dim], 1, *meta.shape[dim + 1 :])
+    parts = [t.reshape(t.cast(each, meta.dtype), one) for each in tensors]
+    return t.concatenate(parts, dim) if meta.numel else t.full(meta.shape, 0, meta.dtype)
+
+
 @lowering_of("flip")
 def flipped(t: ArrayTarget, meta: TensorMeta, x: Value, dims: Sequence[int]) -> Value:
     """Dimensions in reverse order."""

@@ -25,6 +25,11 @@ from aotlite.ir.scalar.functions import FUNCTIONS as LIBRARY
 Ints = Sequence[int]
 
 _FLOATS = (dtypes.float32, dtypes.float64)
+_WIDE = {
+    **dict.fromkeys((dtypes.uint8, dtypes.int8, dtypes.uint16, dtypes.int16), dtypes.int32),
+    dtypes.uint32: dtypes.int64,
+}
+"""Integers to which a cast of a float goes by a wider integer, as in C; XLA's would saturate."""
 
 
 class StableHloPrinter(ArrayTarget):
@@ -149,6 +154,9 @@ class StableHloPrinter(ArrayTarget):
     def emit_cast(self, x: Value, dtype: DType) -> Value:
         if dtype is dtypes.float8_e4m3fn:
             x = self._saturated(x)
+        wide = _WIDE.get(dtype)
+        if wide is not None and x.dtype.is_floating_point:
+            x = self.emit_cast(x, wide)  # where no integer of the dtype holds it, its bits wrap
         made = self.type(dtype, x.shape)
         return self._made("ConvertOp", dtype, x.shape, made, self.handle(x))
 
