@@ -48,7 +48,7 @@ class ModuleScopes:
     def regions(self) -> MarkedRegions:
         """The calls of functions that are marked as regions (REG-20)."""
         if self._regions is None:
-            self._regions = MarkedRegions(self.recorder, self)
+            self._regions = MarkedRegions(self.recorder)
         return self._regions
 
     def report(self) -> RegionReport | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
+from weakref import ref
 
 import pytest
 from hypothesis import example, given, settings
@@ -440,3 +443,29 @@ def test_printed_graphs_name_the_region() -> None:
     lines = str(found["simplify"]).splitlines()
     marks = ["# region: scaled[0]", "# region: scaled[1]", "# outside of regions"]
     assert marks == [line.strip() for line in lines if "region" in line and ":" not in line[20:]]
+
+
+def test_logs_keep_no_tensor_alive() -> None:
+    """GEN-8: without a run of the garbage collector."""
+
+    def alive(fails: bool) -> bool:
+        block = MarkedBlock()
+
+        def program(block: Any, x: Any) -> Any:
+            x = block(block(x))
+            if fails:
+                raise ValueError
+            return x
+
+        held = ref(block.first.weight)
+        with suppress(ValueError):
+            al.compile(program, backend="reference").prepare(block, al.ones(2, 4))
+        del block
+        return held() is not None
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert [False, False] == [alive(fails) for fails in (False, True)]
+    finally:
+        gc.enable()

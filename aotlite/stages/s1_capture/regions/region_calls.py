@@ -52,11 +52,14 @@ class MarkedRegions:
     """The calls of marked functions in one capture."""
 
     recorder: CaptureTrace
-    scopes: Any
-    """Its `ModuleScopes`."""
     calls: list[_Call] = attrs.field(factory=list)
     _counts: Counter[str] = attrs.field(factory=Counter)
     _functions: dict[int, _Function] = attrs.field(factory=dict)
+
+    @property
+    def scopes(self) -> Any:
+        """The recorder's `ModuleScopes`, which hold this object: it must not hold them."""
+        return self.recorder.scopes
 
     def call(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
