@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from aotlite.export.fake_mode import check_one_mode
+from aotlite.ir.errors import ExportError, noted
 from aotlite.ir.graph import Graph, name_from
 from aotlite.ir.provenance.fixed_calls import warning_of_fixed
 from aotlite.pipeline import STAGES, Request
@@ -23,7 +24,7 @@ from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured, Containers
 from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.guards.access_paths import AccessPath
-from aotlite.stages.records.guards.guard_records import hidden_places
+from aotlite.stages.records.guards.guard_records import hidden_places, reached_arguments
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 
 
@@ -37,8 +38,23 @@ class CapturedCut:
     containers: Containers
     hidden: Mapping[int, AccessPath]
     """Where each call finds the hidden inputs, by number."""
+    reached: Mapping[int, AccessPath]
+    """The arguments that are reached by another path as well."""
     joint: Graph
     """The graph behind stage 7."""
+
+    def check_arguments(self, state: int) -> None:
+        """Raises ExportError for an argument behind number `state` that is reached by another path
+        too: the graph has one input for both, and a caller could pass another tensor (EXP-1)."""
+        for index, place in self.reached.items():
+            if index >= state:
+                raise noted(
+                    ExportError(
+                        f"export: user input {index - state} is also reached as {place}, expected "
+                        "a tensor that is reached by one path"
+                    ),
+                    "Pass that tensor as an argument alone, or reach it only outside. (EXP-1)",
+                )
 
 
 def cut_of(function: Callable[..., Any], call: FlatArguments, options: Options) -> CapturedCut:
@@ -61,8 +77,9 @@ def cut_of(function: Callable[..., Any], call: FlatArguments, options: Options) 
         if captured.recorder.sizes:
             partition = checked_symbols(partition, captured, request, compilation, retraced)
         records = cut.meta, cut.convention, partition, cut.containers
-        hidden = hidden_places(captured.recorder.guards)
-        made.append(CapturedCut(*records, hidden, graphs["7 simplify"]))
+        guards = captured.recorder.guards
+        places = hidden_places(guards), reached_arguments(guards)
+        made.append(CapturedCut(*records, *places, graphs["7 simplify"]))
 
     compilation = Compilation.begin(options, STAGES)
     with warning_of_fixed(f"export: {name}"), compiling(request, compilation):

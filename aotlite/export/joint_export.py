@@ -20,7 +20,7 @@ from aotlite.descriptors.names import parameter_names
 from aotlite.eager.base.modes import enable_grad, no_grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.export.capture_cut import CapturedCut, cut_of
-from aotlite.export.lifted_function import LiftedState
+from aotlite.export.lifted_function import LiftedState, leaves_of
 from aotlite.ir.errors import ArgumentError, ExportError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.graph import output_node
@@ -80,6 +80,7 @@ def aot_export_joint_simple(
 
 def _check_simple(cut: CapturedCut) -> None:
     """Refuses what needs a calling convention of its own (EXP-15)."""
+    cut.check_arguments(0)
     spec = cut.containers.spec
     if (
         spec is None
@@ -206,11 +207,13 @@ def aot_export_joint_with_descriptors(
     if not isinstance(mod, Module):
         raise ArgumentError(f"export: the module is {mod!r}, expected a Module")
     function = StateCall(mod, LiftedState.of(mod))
+    function.state.check_apart(leaves_of((tuple(args), dict(kwargs or {}))))
     how = make_options(backend="reference", dynamic=False, decompositions=decompositions)
     given = (list(function.state.tensors), *args)
     call = call_of(given, dict(kwargs or {}))
     with enable_grad():
         cut = cut_of(function, call, how)
+    cut.check_arguments(len(function.state.tensors))
     if not cut.meta.training:
         raise ExportError(
             "export: no result is differentiable, expected a Module with a parameter or argument "

@@ -49,6 +49,20 @@ class LiftedState:
         places = [tuple([(id(p.owner), p.name) for p in each[1:]]) for each in found.values()]
         return cls(tuple(names), tuple([e[0] for e in found.values()]), tuple(places), tied)
 
+    def check_apart(self, leaves: Sequence[object]) -> None:
+        """Raises ExportError for an argument that is a parameter or buffer itself: the graph has
+        one input for both, and a caller could pass another tensor (EXP-1)."""
+        names = {id(each): name for name, each in zip(self.names, self.tensors, strict=True)}
+        for number, leaf in enumerate(leaves):
+            if isinstance(leaf, Tensor) and id(leaf) in names:
+                raise noted(
+                    ExportError(
+                        f"export: user input {number} is {names[id(leaf)]!r} of the Module, "
+                        "expected another tensor"
+                    ),
+                    "Pass a clone of it, or let forward read the Module's own. (EXP-1)",
+                )
+
     @property
     def parameters(self) -> int:
         """How many of the tensors are parameters."""

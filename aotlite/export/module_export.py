@@ -91,6 +91,7 @@ def aot_export_module(
     _check_no_wrappers(leaves_of(arguments))
     state = LiftedState.of(mod)
     _check_no_wrappers(list(state.tensors))
+    state.check_apart(leaves_of(arguments))
     lifted = LiftedFunction(mod, state, loss)
     options = make_options(
         backend="reference",
@@ -167,6 +168,7 @@ class _Convention:
     def check(self) -> None:
         """Refuses what the convention cannot say (EXP-5, EXP-6)."""
         forward, meta = self.cut.partition.forward, self.cut.meta
+        self.cut.check_arguments(self._count)
         for each in meta.inputs:
             what = self._name(each.role)
             if isinstance(each.role, Hidden):

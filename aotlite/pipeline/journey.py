@@ -50,7 +50,7 @@ from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.guards.float_guards import facts_of, numbers_of
-from aotlite.stages.records.guards.guard_records import hidden_places
+from aotlite.stages.records.guards.guard_records import hidden_places, reached_arguments
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.symbolic_sizes import computing, running
 from aotlite.stages.s1_capture import abandon, capture
@@ -180,7 +180,8 @@ def entry_of(
     )
     known = numbers_of(values.leaves, values.guards), facts_of(values.guards)
     made = compilation.number, guarded, cut.meta, partition, cut.containers, *known
-    return CompiledEntry(*made, convention=cut.convention, hidden=hidden_places(values.guards))
+    hidden, reached = hidden_places(values.guards), reached_arguments(values.guards)
+    return CompiledEntry(*made, convention=cut.convention, hidden=hidden, reached=reached)
 
 
 def _analyzed(

@@ -104,4 +104,6 @@ class CompiledEntry:
     convention: Convention | None = None
     hidden: Mapping[int, AccessPath] = attrs.field(factory=dict)
     """Where each call finds the hidden inputs, by number."""
+    reached: Mapping[int, AccessPath] = attrs.field(factory=dict)
+    """The arguments that are reached by another path as well."""
     kept: object = None  # what the artifact cache keeps of it, or why it keeps nothing

@@ -15,6 +15,7 @@ import optree
 
 from aotlite.api import CompiledFunction
 from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.storage_overlap import have_common_memory
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import ExportError, UnsupportedError, noted
 from aotlite.ir.graph import name_from
@@ -44,6 +45,8 @@ from aotlite.stages.records.guards.guard_records import (
     NoHooksGuard,
     SameTensorGuard,
     ValueGuard,
+    hidden_places,
+    reached_arguments,
 )
 from aotlite.stages.records.guards.snapshots import PLAIN
 from aotlite.stages.s10_runtime.guards.call_facts import ComparedCall
@@ -248,14 +251,26 @@ class _Taking:
         return ProgramState(entries, Slots(copied(entries, tensors)))
 
     def _check_apart(self, tensors: Sequence[Tensor], entries: Sequence[StateTensor]) -> None:
-        arguments = {
-            id(real.storage) for role, real in self.reals.items() if isinstance(role, Primal)
-        }
-        for each, tensor in zip(entries, tensors, strict=True):
-            if id(tensor.storage) in arguments:
+        """Raises ExportError where a tensor is both an argument's and state (PRG-3)."""
+        for index, place in reached_arguments(self.facts.guards).items():
+            _refuse(
+                f"reaches argument {self.arguments.names[index]} also as {self._words(str(place))}",
+                "Pass that tensor as an argument alone, or reach it only outside of the arguments.",
+            )
+        places = hidden_places(self.facts.guards)
+        given = [real for role, real in self.reals.items() if isinstance(role, Primal)]
+        for number, (each, tensor) in enumerate(zip(entries, tensors, strict=True)):
+            if any(t.storage is tensor.storage or have_common_memory(t, tensor) for t in given):
                 _refuse(
                     f"has an argument on the memory of {each.path}",
                     "The state of a program is its own: pass that tensor as an argument, too.",
+                )
+            owner = places[number].argument
+            if owner is not None and self.leaves[owner] is not None:
+                _refuse(
+                    f"reads {each.path}, which is found by an argument",
+                    "Set it to None before the export and each call; or let the function reach "
+                    f"{self.arguments.names[owner]} outside of the arguments: it is state then.",
                 )
 
     def _words(self, text: str) -> str:

@@ -144,6 +144,11 @@ def program_of(
     """The facts of an entry. Raises UnsupportedError for what no file can hold (PYX-9)."""
     check_writable(entry)
     texts = leaf_texts(function, call.spec)
+    for index, way in entry.reached.items():
+        raise _refused(
+            f"argument {texts[index]} is also reached as {state_key(way, call.leaves, texts)}",
+            "Pass that tensor as an argument alone, or reach it only outside of the arguments.",
+        )
     state = [_state_array(Hidden(i), way, call, texts) for i, way in entry.hidden.items()]
     return facts_of(
         entry,

@@ -21,7 +21,6 @@ Trained = tuple[list[float], Arrays]
 """The losses, and the state after the last step by its paths: parameters, buffers, momentum."""
 Batches = list[tuple[Any, Any]]
 BATCH = 16
-PLACES = {"argument 0": "model", "argument 1": "optimizer"}
 
 
 def _arrays(state: Any) -> Arrays:
@@ -69,10 +68,7 @@ def _by_xla(session: Session, batches: Batches) -> Trained:
 
 def _by_convention(made: Any, captured: Any, batches: Batches) -> Trained:
     """Trains a program that has left: its convention says what is state, and what is updated."""
-    state, paths = _arrays(captured.state), {}
-    for name, place in made.convention["parameters"].items():
-        root = next(root for root in PLACES if place.startswith(root))
-        paths[name] = place.replace(root, PLACES[root], 1)
+    state, paths = _arrays(captured.state), made.convention["parameters"]
     arrays: dict[str, Any] = {name: state[path] for name, path in paths.items()}
     seed, offset = al.get_rng_state()
     arrays |= {"seed": np.array(seed, np.uint64), "offset": np.array(offset, np.uint64)}

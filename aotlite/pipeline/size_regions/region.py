@@ -44,7 +44,7 @@ from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.guards.float_guards import facts_of, numbers_of
-from aotlite.stages.records.guards.guard_records import hidden_places
+from aotlite.stages.records.guards.guard_records import hidden_places, reached_arguments
 from aotlite.stages.records.guards.size_conditions import SizeConditions
 from aotlite.stages.records.symbolic_sizes import Source, SymbolicSizes, meta_at, place_of_role
 from aotlite.stages.s10_runtime.guards.failures import (
@@ -123,7 +123,8 @@ def region_entry(
     plain = numbers_of(first.leaves, first.guards) | dict.fromkeys(sizes.numbers)
     made = compilation.number, region, light.meta, region.shown, cut.containers
     known = plain, facts_of(first.guards), _free_symbols(sizes, guards)
-    return CompiledEntry(*made, *known, cut.convention, hidden_places(first.guards))
+    places = hidden_places(first.guards), reached_arguments(first.guards)
+    return CompiledEntry(*made, *known, cut.convention, *places)
 
 
 def checked_symbols(

@@ -92,3 +92,13 @@ Guard = (
 def hidden_places(guards: Iterable[object]) -> dict[int, AccessPath]:
     """Where each call finds the hidden inputs, by number."""
     return {each.index: each.place for each in guards if isinstance(each, HiddenInputGuard)}
+
+
+def reached_arguments(guards: Iterable[object]) -> dict[int, AccessPath]:
+    """The arguments that the function reached by another path as well, each with one.
+
+    What was captured holds for calls where both are one tensor: guards compare them, and an export
+    without guards has to refuse such a function.
+    """
+    same = (each for each in guards if isinstance(each, SameTensorGuard))
+    return {each.role.index: each.place for each in same if isinstance(each.role, Primal)}
