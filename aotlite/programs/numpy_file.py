@@ -59,12 +59,15 @@ def numpy_text(
 
 
 def _arguments(program: ProgramRecords) -> Iterator[PythonArgument]:
+    kinds = {each.role: each for each in program.call.inputs}
+    views = {r for r, x in kinds.items() if x.view_kind is not None or x.is_leaf_view}
     for place in program.arguments.places:
         text = re.sub(r"^args\[(\d+)\]", r"arg_\1", program.arguments.names[place])
         leaf = program.call.leaves[place]
         if isinstance(leaf, Primal):
             same = None if leaf.index == place else leaf.index
-            yield PythonArgument(text, place, same_as=same)
+            is_view = leaf in views
+            yield PythonArgument(text, place, same_as=same, is_view=is_view)
         elif isinstance(leaf, (bool, int, float, complex)):
             yield PythonArgument(text, place, leaf, is_number=True)
 

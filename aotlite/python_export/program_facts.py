@@ -46,6 +46,8 @@ class PythonArgument:
     is_number: bool = False
     same_as: int | None = None
     """The place of an earlier argument that is the same array."""
+    is_view: bool = False
+    """Whether it was a view: the gradient of an `as_strided` of it leads to its base (FUN-11)."""
 
 
 @attrs.frozen(eq=False)
@@ -259,9 +261,9 @@ def _arguments(call: GivenCall, texts: Sequence[str]) -> list[PythonArgument]:
     for index, leaf in enumerate(call.leaves):
         if isinstance(leaf, Tensor):
             same = first.setdefault(id(leaf), index)
-            found.append(
-                PythonArgument(texts[index], index, same_as=None if same == index else same)
-            )
+            first_place = None if same == index else same
+            is_view = leaf._base is not None
+            found.append(PythonArgument(texts[index], index, same_as=first_place, is_view=is_view))
         elif isinstance(leaf, (bool, int, float, complex)):
             found.append(PythonArgument(texts[index], index, leaf, is_number=True))
     return found

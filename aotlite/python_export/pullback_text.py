@@ -24,9 +24,11 @@ from aotlite.ir.graph.role import (
     MutatedInput,
     NextBackwardOffset,
     NextBackwardSeed,
+    Primal,
     Saved,
     Tangent,
 )
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.python_export.entry_text import EntryText
 from aotlite.python_export.graph_text import FunctionText, Leaving
 from aotlite.python_export.kernels.argument_text import literal
@@ -155,7 +157,7 @@ class PullbackText:
     def _add_to_input(self, index: int, role: Any, view: ViewFacts | None) -> None:
         if MutatedInput(role) in self.tangents:
             target = str(Tangent(MutatedInput(role)))
-        elif not self.entry.inputs[role].requires_grad:
+        elif not self.entry.inputs[role].requires_grad or self._leads_to_base(role, view):
             return
         else:
             target = f"direct_{role}"
@@ -163,6 +165,11 @@ class PullbackText:
                 self.direct[role] = target
                 self._tangent(target, self.entry.inputs[role].meta, "None")
         self._add_to(index, target, view)
+
+    def _leads_to_base(self, role: Any, view: ViewFacts | None) -> bool:
+        """Whether a view of an input is one of its base, to which its gradient leads (FUN-11)."""
+        is_view = any(Primal(x.index) == role and x.is_view for x in self.program.arguments)
+        return is_view and view is not None and any(s.op is AS_STRIDED for s in view.chain)
 
     def _add_to(self, index: int, target: str, view: ViewFacts | None) -> None:
         name = self._parameter(self.program.meta.role_of(index))

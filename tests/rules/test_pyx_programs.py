@@ -122,6 +122,27 @@ def test_the_cotangent_of_a_view_of_a_view_with_its_own_history_is_added_to_that
     assert pullback(**given)["x"].tolist() == x.grad.tolist() == [12.0, -18.0]
 
 
+@pytest.mark.rules("PYX-10", "FUN-11")
+@pytest.mark.parametrize("is_view", [False, True])
+def test_the_gradient_of_as_strided_of_a_view_leads_to_its_base(is_view: bool) -> None:
+    def windows(x: al.Tensor) -> Any:
+        return x.as_strided((2, 1), (1, 2)), (x * 2).sum()
+
+    base = al.ones(4)
+    x = (base[:2] if is_view else al.ones(2)).requires_grad_()
+    window, total = windows(x)
+    (window.sum() + total).backward()
+    assert x.grad is not None
+    for text in (
+        al.compile(windows).to_python(args=(x,)),
+        al.export.program(windows, x).to_python(),
+    ):
+        _, pullback = module_of(text).windows_with_backward(np.ones(2, np.float32))
+        given = {"d_output_0": np.ones((2, 1), np.float32), "d_output_1": np.float32(1)}
+        given = {key: given[key] for key in given if key in pullback.__code__.co_varnames}
+        assert pullback(**given)["x"].tolist() == x.grad.tolist()
+
+
 @pytest.mark.rules("PYX-10")
 def test_the_cotangent_of_a_written_argument_flows_to_its_old_value() -> None:
     def write(x: al.Tensor, w: al.Tensor) -> None:
