@@ -26,7 +26,8 @@ def derivatives_by_file(setup: Setup, function: Callable[..., Any]) -> list[Any]
     if entry is None:
         raise UnsupportedError("the file has no second order")
     texts = [re.sub(r"^args\[(\d+)\]", r"arg_\1", name) for name in made.records.arguments.names]
-    names = {id(arg): name for arg, name in zip(args, texts, strict=True)}
+    pairs = list(zip(args, texts, strict=True))
+    names = {id(arg): name for arg, name in reversed(pairs)}  # the first of one that is twice there
     leaves = leaves_of(values)
     if any(id(leaf) not in names for leaf in leaves):
         raise UnsupportedError("a leaf is no argument")
