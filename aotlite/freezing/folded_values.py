@@ -10,7 +10,7 @@ Spec: `specs/freezing.md`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -90,10 +90,16 @@ class FoldedValues:
         keys = self._keys({role: str(role) for role in self.roles})
         return tuple([keys[node] for node in self.results])
 
-    def missing(self, digests: Mapping[Any, str]) -> list[Node]:
-        """The results for these contents that nobody holds."""
+    def missing(self, digests: Mapping[Any, str], erased: Collection[Any]) -> list[Node]:
+        """The results for these contents that cannot be computed without the inputs `erased`."""
         keys = self._keys(digests)
-        return [node for node in self.results if self._known(node, keys[node]) is None]
+        found = {node: value for node in self._kept if (value := self._known(node, keys[node]))}
+        needed = self._needed(found)
+        lost: set[Node] = set()
+        for node in self.graph.nodes[:-1]:
+            if node in needed and (node.role in erased or not lost.isdisjoint(node.inputs())):
+                lost.add(node)
+        return [node for node in self.results if node in lost]
 
     def _known(self, node: Node, key: str) -> FoldedValue | None:
         held = self._held.get(node)

@@ -69,10 +69,6 @@ class FrozenContents:
             self.digests_made += 1
         return known.digest
 
-    def known(self, number: int) -> str:
-        """The digest that was made last, of a tensor that was discarded since."""
-        return self._known[number].digest
-
     def digests(self, numbers: Sequence[int], leaves: Sequence[object]) -> tuple[str, ...]:
         """The digests of some frozen tensors as they are now."""
         return tuple([self.digest(number, leaves[number]) for number in numbers])

@@ -19,10 +19,17 @@ from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.eager.tracked_objects import own_attributes
-from aotlite.freezing.erased_tensors import erased, stand_in
+from aotlite.freezing.erased_tensors import (
+    erased,
+    given_leaf,
+    stand_in,
+    stand_in_storage,
+    words_of,
+)
 from aotlite.freezing.fold_graph import marked
 from aotlite.freezing.folding_backend import FoldingBackend
 from aotlite.freezing.frozen_arguments import FrozenArguments, Structure
+from aotlite.freezing.frozen_content import value_of_leaf
 from aotlite.freezing.frozen_tensors import FrozenTensors, leave
 from aotlite.freezing.report import FreezeReport, report_of
 from aotlite.ir.errors import ArgumentError, FreezeError, noted
@@ -73,8 +80,7 @@ class FrozenFunction:
         self._discards = discards
         self._variant: _Variant | None = None
         self._variants: list[_Variant] = []
-        self._stand_ins: list[Any] | None = None
-        """After discarding: the leading arguments."""
+        self._has_discarded = False
 
     # --- calls
     def __call__(self, *args: object, **kwargs: object) -> Any:
@@ -83,12 +89,12 @@ class FrozenFunction:
             fixed = {**arguments.kwargs, **kwargs}
             return self.function(*arguments.args, *args, **fixed)
         variant, leaves = self._current()
-        if self._discards and self._stand_ins is None:
-            leaves = self._discarded(variant, leaves, args, kwargs)
         frozen = variant.frozen
         frozen.counts.last = 0
         before = frozen.enter(leaves)
         try:
+            if self._discards:
+                self._discard(variant, leaves, args, kwargs)
             return variant.compiled(*leaves, *args, **kwargs)
         finally:
             leave(before)
@@ -96,14 +102,16 @@ class FrozenFunction:
     def prepare(self, *args: object, **kwargs: object) -> None:
         """Compiles for arguments like these without running or folding."""
         variant, leaves = self._current()
-        variant.compiled.prepare(*leaves, *args, **kwargs)
+        before = variant.frozen.enter(leaves)
+        try:
+            variant.compiled.prepare(*leaves, *args, **kwargs)
+        finally:
+            leave(before)
 
     def _current(self) -> tuple[_Variant, list[Any]]:
         """The variant for the leading arguments as they are, and these."""
-        if self._stand_ins is not None:
-            assert self._variant is not None
-            return self._variant, self._stand_ins
-        leaves, structure = self._arguments.read()
+        found, structure = self._arguments.read()
+        leaves = [given_leaf(leaf, self._arguments) for leaf in found] if self._discards else found
         variant = self._variant
         if variant is None or variant.structure is not structure:
             variant = self._of(structure, leaves)
@@ -120,6 +128,7 @@ class FrozenFunction:
         kinds = (Tensor, np.ndarray)
         numbers = [i for i, leaf in enumerate(leaves) if isinstance(leaf, kinds)]
         frozen = FrozenTensors(words, numbers, discards=self._discards)
+        frozen.discarded += [n for n in numbers if stand_in_storage(leaves[n]) is not None]
         for number in [n for n in numbers if is_wrapper(leaves[n])]:
             frozen.reasons[number] = "it is a wrapper subclass, whose parts are not followed"
         options = _folding(self.options, frozen, len(leaves))
@@ -146,33 +155,31 @@ class FrozenFunction:
                 )
 
     # --- discarding
-    def _discarded(
+    def _discard(
         self,
         variant: _Variant,
         leaves: list[Any],
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
-    ) -> list[Any]:
-        """Folds for a call, erases what is folded in the modules, and gives stand-ins for it.
+    ) -> None:
+        """Folds for the first call, erases what is folded in the modules, and puts stand-ins among
+        the leaves for it; of later calls checks that they need no erased memory.
 
         Each tensor is erased as soon as nothing reads it any more, so that the memory at any time
         is at most the original and the largest folded tensor, where a folded tensor is no larger
         than what it is made of (FRZ-4).
         """
-        frozen, places = variant.frozen, variant.structure.places
+        frozen = variant.frozen
+        if self._has_discarded:
+            frozen.check_memory()
+            return
         variant.compiled.prepare(*leaves, *args, **kwargs)
-        kept = {n for fold in frozen.folds for n in fold.read_as_is}
+        places = variant.structure.places
+        erase = self._eraser(variant, leaves)
         waiting = {n: 0 for n in range(len(places)) if n not in frozen.reasons}
         for fold in frozen.folds:
             for number in fold.numbers:
                 waiting[number] = waiting.get(number, 0) + 1
-
-        def erase(number: int) -> None:
-            owner, name, path = places[number].owner, places[number].name, places[number].path
-            tensor = leaves[number]
-            frozen.keep_erased(number, tensor, reads=number in kept)
-            own_attributes(owner)[name] = erased(tensor, path, owner)
-            leaves[number] = stand_in(tensor)
 
         def done(number: int) -> None:
             waiting[number] -= 1
@@ -183,8 +190,30 @@ class FrozenFunction:
             erase(number)
         for fold in frozen.folds:
             fold.discard(leaves, done)
-        self._stand_ins = leaves
-        return leaves
+        self._has_discarded = True
+
+    def _eraser(self, variant: _Variant, leaves: list[Any]) -> Callable[[int], None]:
+        """What erases the tensor with a number: all places of one tensor get one erased tensor."""
+        frozen, places = variant.frozen, variant.structure.places
+        kept = {id(leaves[n]) for fold in frozen.folds for n in fold.read_as_is}
+        first = {id(leaves[n]): places[n] for n in reversed(range(len(places)))}
+        made: dict[int, tuple[Any, Any]] = {}
+
+        def erase(number: int) -> None:
+            place, tensor = places[number], leaves[number]
+            if stand_in_storage(tensor) is not None:
+                return  # by a first call that has failed
+            if id(tensor) not in made:
+                digest = frozen.digest(number, leaves)
+                standing = stand_in(
+                    tensor, digest, value_of_leaf(tensor) if id(tensor) in kept else None
+                )
+                of = words_of(tensor, first[id(tensor)])
+                made[id(tensor)] = erased(tensor, of, standing, self._arguments), standing
+            own_attributes(place.owner)[place.name], leaves[number] = made[id(tensor)]
+            frozen.discarded.append(number)
+
+        return erase
 
     # --- looking
     @property

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aotlite.backends.calling_convention import Value, as_value
-from aotlite.eager.base.tensor import Tensor
+from aotlite.freezing.erased_tensors import stand_in_storage
 from aotlite.freezing.fold_graph import Fold
 from aotlite.freezing.folded_values import FoldCounts, FoldedValues
 from aotlite.freezing.frozen_content import FrozenContents, value_of_leaf
@@ -56,8 +56,8 @@ class FrozenTensors:
         self._folds: dict[tuple[str, ...], KeptFold] = {}
         self.reasons: dict[int, str] = {}
         """Why tensors are not folded, by number."""
-        self.erased: dict[int, ArrayValue | None] = {}
-        """The tensors that were erased, with the value of each that graphs read as it is."""
+        self.discarded: list[int] = []
+        """The numbers of those that were erased."""
 
     @property
     def folds(self) -> list[KeptFold]:
@@ -91,8 +91,19 @@ class FrozenTensors:
         return {Primal(number) for number in self.numbers}
 
     def _say(self, role: Any, reason: str) -> None:
-        if role in self._roles():
-            self.reasons.setdefault(role.index, reason)
+        if role in self._roles() and role.index not in self.reasons:
+            self._check_memory(role.index, reason)
+            self.reasons[role.index] = reason
+
+    def check_memory(self) -> None:
+        """Raises FreezeError if a tensor that this call does not fold was erased."""
+        for number, reason in self.reasons.items():
+            self._check_memory(number, reason)
+
+    def _check_memory(self, number: int, reason: str) -> None:
+        leaves = _NOW.leaves if _NOW.owner is self else ()
+        if leaves and stand_in_storage(leaves[number]) is not None:
+            raise erased_error(f"these arguments need {self.places[number]} ({reason})")
 
     def enter(self, leaves: Sequence[object]) -> tuple[object, Sequence[object]]:
         """Makes these the frozen tensors of this thread; returns those before, for `leave`."""
@@ -114,23 +125,18 @@ class FrozenTensors:
 
     def value(self, number: int) -> ArrayValue:
         """The value of a frozen tensor that the graph of this call reads as it is (FRZ-4)."""
-        if number not in self.erased:
-            return value_of_leaf(self.now()[number])
-        found = self.erased[number]
-        if found is None:
+        leaf = self.now()[number]
+        erased = stand_in_storage(leaf)
+        if erased is None:
+            return value_of_leaf(leaf)
+        if erased.value is None:
             raise erased_error(f"these arguments read {self.places[number]}")
-        return found
-
-    def keep_erased(self, number: int, tensor: Tensor, *, reads: bool) -> None:
-        """Notes that a tensor was erased; its memory is kept if graphs read it as it is."""
-        self.contents.digest(number, tensor)
-        self.erased[number] = value_of_leaf(tensor) if reads else None
+        return erased.value
 
     def digest(self, number: int, leaves: Sequence[object]) -> str:
         """The digest of frozen tensor `number`."""
-        if number in self.erased:
-            return self.contents.known(number)
-        return self.contents.digest(number, leaves[number])
+        erased = stand_in_storage(leaves[number])
+        return self.contents.digest(number, leaves[number]) if erased is None else erased.digest
 
 
 class KeptFold:
@@ -165,39 +171,36 @@ class KeptFold:
         if ready is not None and ready[0] == digests:
             return ready[1]
         with self._lock:
-            return self._computed(digests, lambda role: value_of_leaf(leaves[number_of(role)]))
+            return self._computed(digests, leaves)
 
     def _computed(
         self,
         digests: list[str],
-        read: Callable[[Any], ArrayValue],
+        leaves: Sequence[object],
         done: Callable[[Any], None] | None = None,
     ) -> list[Value]:
         by_role = dict(zip(self.values.roles, digests, strict=True))
-        if done is None and not self.frozen.erased.keys().isdisjoint(self.numbers):
-            self._check_known(by_role)
+        self._check_known(by_role, leaves)
         self._ready = None  # outdated values are freed before new ones are made
         values = [
             as_value((each.buffer, each.start), each.meta)
-            for each in self.values.compute(by_role, read, done)
+            for each in self.values.compute(
+                by_role, lambda role: value_of_leaf(leaves[number_of(role)]), done
+            )
         ]
         self._ready = digests, values
         return values
 
-    def _check_known(self, digests: Mapping[Any, str]) -> None:
+    def _check_known(self, digests: Mapping[Any, str], leaves: Sequence[object]) -> None:
         """Raises FreezeError if a value is missing that is made of an erased tensor."""
-        for node in self.values.missing(digests):
+        erased = [role for role in digests if stand_in_storage(leaves[number_of(role)]) is not None]
+        for node in self.values.missing(digests, erased) if erased else ():
             raise erased_error(f"these arguments need {node.target.name} of frozen tensors")
 
     def discard(self, leaves: Sequence[object], done: Callable[[int], None]) -> None:
         """Computes the values; `done(number)` is called when a frozen tensor is read no more."""
-        contents = self.frozen.contents
-        digests = [contents.digest(number, leaves[number]) for number in self.numbers]
-        self._computed(
-            digests,
-            lambda role: value_of_leaf(leaves[number_of(role)]),
-            lambda role: done(number_of(role)),
-        )
+        digests = [self.frozen.digest(number, leaves) for number in self.numbers]
+        self._computed(digests, leaves, lambda role: done(number_of(role)))
 
 
 def number_of(role: Any) -> int:

@@ -75,7 +75,7 @@ def report_of(frozen: FrozenTensors) -> FreezeReport:
         ops_run=frozen.counts.run,
         values_shared=frozen.counts.shared,
         digests_made=frozen.contents.digests_made,
-        discarded=tuple([frozen.places[number] for number in frozen.erased]),
+        discarded=tuple([frozen.places[number] for number in frozen.discarded]),
     )
 
 

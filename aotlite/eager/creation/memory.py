@@ -12,7 +12,7 @@ from aotlite.eager.autograd.differentiable_views import edge_of, root_of
 from aotlite.eager.autograd.inplace_writes import change_geometry
 from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE
-from aotlite.eager.base.storage import Storage, no_data
+from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewStep
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.storage_overlap import is_within
@@ -206,7 +206,7 @@ def put_onto(tensor: Tensor, source: Any, args: tuple[object, ...]) -> Tensor:
     window = _window_of(tensor, source, args)
     for each in (tensor, window):
         if each.storage.buffer is None:
-            raise no_data("set_", each.storage)
+            raise each.storage.no_data("set_")
     _check_set(tensor, source, window)
     left = tensor.storage
     take_place(tensor, window)
@@ -281,7 +281,7 @@ def _window_of(tensor: Tensor, source: Any, args: tuple[object, ...]) -> Tensor:
 def _everything(storage: Storage, like: Tensor) -> Tensor:
     """All elements that a storage holds, in a tensor's dtype."""
     if storage.buffer is None:
-        raise no_data("set_", storage)
+        raise storage.no_data("set_")
     count = storage.nbytes() // like.itemsize
     return Tensor(storage, tensor_meta((count,), None, like.dtype, like.device))
 
