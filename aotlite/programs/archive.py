@@ -24,6 +24,7 @@ import attrs
 import numpy as np
 
 from aotlite.ir.errors import FormatError, noted
+from aotlite.ir.graph.files import MAX_BYTES as MAX_TEXT
 from aotlite.ir.graph.files.parser import parsed
 from aotlite.pipeline.record_files import Document
 
@@ -34,8 +35,10 @@ version load for ever: those of `tests/programs/files` are never changed (PRG-8)
 MAX_BYTES: Final = 1 << 31
 """The default limit on the bytes of all members together."""
 MOST_MEMBERS: Final = 20_000
-_TEXTS: Final = 1 << 28
-"""The most bytes of texts."""
+MOST_TEXT: Final = MAX_TEXT
+"""The most bytes of all texts together."""
+_MANIFEST: Final = 1 << 16
+"""The most bytes of program.json."""
 _KEYS: Final = frozenset(("format", "version", "aotlite", "graphs", "arrays", "sha256"))
 _BROKEN: Final = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error),
@@ -85,11 +88,12 @@ def unpacked(data: bytes, max_bytes: int = MAX_BYTES) -> Archive:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             infos = _infos(file, max_bytes)
-            manifest = _manifest(file.read(infos.pop("program.json")))
+            _check_gapless(data, file)
+            manifest = _manifest(_inflated(file, infos.pop("program.json")))
             names = _names(manifest)
             if list(infos) != names:
                 raise _wrong("the members of the archive are others", "those that it lists")
-            members = [file.read(infos[name]) for name in names]
+            members = [_inflated(file, infos[name]) for name in names]
     except FormatError:
         raise
     except _BROKEN as error:
@@ -123,11 +127,32 @@ def _infos(file: zipfile.ZipFile, max_bytes: int) -> dict[str, zipfile.ZipInfo]:
         found[info.filename] = info
     if "program.json" not in found:
         raise _wrong("there is no member program.json", "a program")
+    texts = {name: each.file_size for name, each in found.items() if not name.endswith(".npy")}
+    if texts["program.json"] > _MANIFEST or sum(texts.values()) > MOST_TEXT:
+        raise _wrong(f"the texts have {sum(texts.values())} bytes", f"at most {MOST_TEXT}")
     return found
 
 
+def _check_gapless(data: bytes, file: zipfile.ZipFile) -> None:
+    """Refuses bytes before, between and behind the members, which no digest has."""
+    at = 0
+    for info in file.infolist():
+        if info.header_offset != at:
+            break
+        name, extra = struct.unpack_from("<HH", data, at + 26)
+        at += 30 + name + extra + info.compress_size
+    if at != file.start_dir or data[-22:-18] != b"PK\5\6":
+        raise _wrong("there are bytes beside the members of the archive", "none")
+
+
+def _inflated(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """The bytes of a member, and no more of them than the directory says."""
+    with file.open(info) as member:
+        return member.read(info.file_size)
+
+
 def _manifest(data: bytes) -> dict[str, Any]:
-    root = parsed(data, 1 << 16)
+    root = parsed(data, _MANIFEST)
     if type(root) is not dict or root.get("format") != FORMAT:
         raise _wrong("program.json has another format", f'"{FORMAT}"')
     version = root.get("version")

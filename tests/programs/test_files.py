@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from aotlite.export import load
-from aotlite.ir.errors import FormatError
+import aotlite as al
+from aotlite.export import load, program
+from aotlite.ir.errors import FormatError, UnsupportedError
 from aotlite.programs.archive import VERSION, Archive, unpacked
 from aotlite.programs.files import packed, program_of
 from tests.programs.drawn_programs import fate, flipped, rewritten, saved
@@ -93,6 +95,14 @@ def zipped(change: Callable[[dict[str, bytes]], object], twice: str = "") -> byt
     return made.getvalue()
 
 
+def said(name: str, size: int) -> bytes:
+    """The file with another size of a member in its directory."""
+    data = bytearray(DATA)
+    place = data.rindex(name.encode()) - 46  # its entry in the directory
+    data[place + 24 : place + 28] = size.to_bytes(4, "little")
+    return bytes(data)
+
+
 def manifest(**changes: object) -> bytes:
     def change(members: dict[str, bytes]) -> None:
         members["program.json"] = json.dumps(json.loads(members["program.json"]) | changes).encode()
@@ -104,6 +114,15 @@ def of_arrays() -> bytes:
     """A file of which most arrays are missing."""
     archive = unpacked(DATA)
     return Archive(archive.document, archive.arrays[:1]).packed("0")
+
+
+def between() -> bytes:
+    """A file with a member that its directory does not have."""
+    made = io.BytesIO(DATA)
+    with zipfile.ZipFile(made, "a") as file:
+        file.writestr("code.py", b"print()")
+        del file.filelist[-1]
+    return made.getvalue()
 
 
 ODD: dict[str, tuple[Callable[[], bytes], str]] = {
@@ -133,6 +152,18 @@ ODD: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: zipped(lambda members: members.update({"arrays/0.npy": b"\0" * (1 << 22)})),
         "bytes, expected at most 1000000",
     ),
+    "long texts": (lambda: said("records.json", (1 << 28) + 1), "bytes, expected at most"),
+    "a long program.json": (
+        lambda: zipped(lambda members: members.update({"program.json": b" " * 70_000})),
+        "the texts have",
+    ),
+    "bytes before it": (lambda: b"#!/bin/sh\n" + DATA, "bytes beside the members"),
+    "bytes behind it": (lambda: DATA + b"\n", "bytes beside the members"),
+    "a comment": (
+        lambda: DATA[:-2] + b"\2\0hi",
+        "bytes beside the members",
+    ),
+    "bytes between": (lambda: between(), "bytes beside the members"),
     "a member twice": (lambda: zipped(len, twice="records.json"), "is there twice"),
 }
 
@@ -148,3 +179,40 @@ def test_odd_archive_is_refused(make: Callable[[], bytes], words: str, tmp_path:
     assert words in str(caught.value)
     assert str(path) in caught.value.__notes__[-1]
     assert ["odd"] == os.listdir(tmp_path)
+
+
+@pytest.mark.rules("PRG-6")
+def test_member_is_inflated_no_further_than_its_directory_says() -> None:
+    """The directory says 1,000 bytes, and 64 MB of spaces are there."""
+    bomb = zipped(lambda members: members.update({"records.json": b" " * (1 << 26)}))
+    at = bomb.rindex(b"records.json") - 46
+    made = bytearray(bomb)
+    made[at + 24 : at + 28] = (1_000).to_bytes(4, "little")
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match="no archive, or is cut off"):
+            program_of(bytes(made))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 23
+
+
+SURROGATE = "a\ud800b"
+
+
+@pytest.mark.rules("PRG-5", "REC-4")
+@pytest.mark.parametrize(
+    "function, args",
+    [
+        (lambda x: (SURROGATE, x * 1), (al.ones(2),)),
+        (lambda x: {SURROGATE: x * 1}, (al.ones(2),)),
+        (lambda x, text: x * 1, (al.ones(2), SURROGATE)),
+        (lambda batch: batch[SURROGATE] * 1, ({SURROGATE: al.ones(2)},)),
+    ],
+)
+def test_text_that_no_file_keeps_is_refused_when_it_is_saved(function: Any, args: Any) -> None:
+    made = program(function, *args)
+    made(*args)
+    with pytest.raises(UnsupportedError, match=r"a text is 'a.ud800b', expected one without"):
+        packed(made.records, made.state)

@@ -123,12 +123,22 @@ def read_text(value: object, given: Given) -> str:
 
 
 def written_text(value: str, out: Out) -> str:
-    """A text as a file has it. Raises UnsupportedError for one that is too long."""
+    """A text as a file has it. Raises UnsupportedError for one that is too long, or has lone
+    surrogates, of which a JSON text would make other characters."""
     if len(value) > LONGEST:
         raise UnsupportedError(
             f"records: a text has {len(value)} characters, expected at most {LONGEST}"
         )
-    return value.encode("utf-8", "replace").decode()
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise noted(
+            UnsupportedError(
+                f"records: a text is {ascii(value)[:80]}, expected one without surrogates"
+            ),
+            'Decode file names and the like with errors="backslashreplace", or pass bytes.',
+        ) from None
+    return value
 
 
 def _write_role(value: object, out: Out) -> object:
