@@ -1,4 +1,7 @@
-"""`cut_of`: stages 1 to 8 on a function and arguments, which nothing lowers or runs (EXP-16)."""
+"""`cut_of`: stages 1 to 8 on a function and arguments, which nothing lowers or runs (EXP-16).
+
+`apart` gives each leaf of the arguments an input of its own (EXP-1).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from typing import Any
 
 import attrs
 
+from aotlite.eager.base.tensor import Tensor
 from aotlite.export.fake_mode import check_one_mode
-from aotlite.ir.errors import ExportError, noted
+from aotlite.ir.errors import ArgumentError, ExportError, noted
 from aotlite.ir.graph import Graph, name_from
+from aotlite.ir.graph.role import Output
 from aotlite.ir.provenance.fixed_calls import warning_of_fixed
 from aotlite.pipeline import STAGES, Request
 from aotlite.pipeline.arguments import FlatArguments, flat_results, on_leaves
@@ -20,6 +25,7 @@ from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.size_regions.choice import symbolic_sizes
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.pipeline.size_regions.region import checked_symbols
+from aotlite.pipeline.size_regions.tensor_marks import copy_marks
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured, Containers
 from aotlite.stages.records.convention import Convention
@@ -85,3 +91,45 @@ def cut_of(function: Callable[..., Any], call: FlatArguments, options: Options) 
     with warning_of_fixed(f"export: {name}"), compiling(request, compilation):
         retraced(request, compilation, rest)
     return made[0]
+
+
+def is_size(role: object) -> bool:
+    """Whether an output is the value of a size that depends on values (DYN-5)."""
+    return isinstance(role, Output) and bool(role.symbol)
+
+
+# ------------------------------------------------------------------------------------- arguments
+def listed(args: object) -> tuple[Any, ...]:
+    """The positional arguments. Raises ArgumentError for a tensor in the place of a tuple."""
+    if not isinstance(args, (tuple, list)):
+        raise ArgumentError(
+            f"export: args is a {type(args).__name__}, expected a tuple or list of the arguments: "
+            "(x,)"
+        )
+    return tuple(args)
+
+
+def apart(call: FlatArguments) -> FlatArguments:
+    """The call with a tensor of its own for each leaf, so that the graph has an input for each.
+
+    A tensor that is there again is an alias in the same memory: a write to it is one to inputs that
+    share memory, which exports refuse (EXP-5).
+    """
+    given, leaves, seen = list(call.given), list(call.leaves), set[int]()
+    for place, leaf in enumerate(call.leaves):
+        if isinstance(leaf, Tensor) and id(leaf) in seen:
+            leaves[place] = _alias(leaf)
+            is_array = given[place] is not leaf
+            given[place] = given[place][...] if is_array else leaves[place]
+        seen.add(id(leaf))
+    return attrs.evolve(call, given=given if call.has_arrays else leaves, leaves=leaves)
+
+
+def _alias(tensor: Tensor) -> Tensor:
+    """A leaf on the same memory, which requires grad if the tensor does. Its sizes are marked as
+    those of the tensor."""
+    made = Tensor(tensor.storage, tensor.meta, tensor.offset)
+    made.value = tensor.value
+    made.requires_grad_(tensor.requires_grad)
+    copy_marks(tensor, made)
+    return made

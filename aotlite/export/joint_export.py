@@ -19,12 +19,22 @@ from aotlite.descriptors.kinds import AnyDescriptor
 from aotlite.descriptors.names import parameter_names
 from aotlite.eager.base.modes import enable_grad, no_grad
 from aotlite.eager.base.tensor import Tensor
-from aotlite.export.capture_cut import CapturedCut, cut_of
+from aotlite.eager.subclass.protocol import is_wrapper
+from aotlite.export.capture_cut import CapturedCut, apart, cut_of, is_size, listed
+from aotlite.export.effect_check import check_effects
 from aotlite.export.lifted_function import LiftedState, leaves_of
 from aotlite.ir.errors import ArgumentError, ExportError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.graph import output_node
-from aotlite.ir.graph.role import RNG_INPUTS, Gradient, Output, Primal
+from aotlite.ir.graph.role import (
+    RNG_INPUTS,
+    BackwardToken,
+    Gradient,
+    Hidden,
+    Output,
+    Primal,
+    Token,
+)
 from aotlite.nn.module import Module
 from aotlite.nn.swap import functional_call
 from aotlite.pipeline.arguments import FlatArguments, call_of
@@ -59,11 +69,14 @@ def aot_export_joint_simple(
         mul_1 = ops.mul(tangents_output_0, primals_1)
         return (mul, mul_1, None)
     """
+    args = listed(args)
     if any(isinstance(each, (list, tuple, dict)) for each in args):
         raise ExportError(
             "export: an argument is a container, expected a flat list of tensors and numbers. "
             "(EXP-15)"
         )
+    if wrappers := [x for x in args if isinstance(x, Tensor) and is_wrapper(x)]:
+        raise _wrapper_refused(f"an argument is a {type(wrappers[0]).__name__}")
     how = make_options(
         backend="reference",
         dynamic=False,
@@ -71,10 +84,10 @@ def aot_export_joint_simple(
         decompositions=decompositions,
     )
     with enable_grad() if trace_joint else no_grad():
-        cut = cut_of(func, call_of(tuple(args), {}), how)
+        cut = cut_of(func, apart(call_of(args, {})), how)
     _check_simple(cut)
     if not cut.meta.training:
-        return cut.partition.forward
+        return _with_every_slot(cut.partition.forward, ())
     return _with_every_slot(cut.joint, [k for k, x in enumerate(args) if isinstance(x, Tensor)])
 
 
@@ -88,13 +101,30 @@ def _check_simple(cut: CapturedCut) -> None:
         or not all(c.is_leaf() for c in spec.children())
     ):
         raise ExportError("export: the results are no flat tuple or list, expected one (EXP-15)")
+    if cut.meta.training and any(isinstance(n.role, _TOKENS) for n in cut.joint.placeholders):
+        raise noted(
+            ExportError(
+                "export: the function has effects, expected none in a joint graph, which has "
+                "their tokens as further inputs"
+            ),
+            "Export it with trace_joint=False, or by aot_export_module. (EXP-15)",
+        )
     if any(isinstance(n.role, RNG_INPUTS) for n in cut.partition.forward.placeholders):
         raise noted(
             ExportError("export: the function draws random numbers, expected one that does not"),
             "aot_export_module has the generator's state in its signature. (RNG-7, EXP-15)",
         )
+    check_effects(cut.meta, "the function", _words, "EXP-15")
     for each in cut.meta.inputs:
-        if each.writes or each.changes:
+        if isinstance(each.role, Hidden):
+            raise noted(
+                ExportError(
+                    f"export: the function reads {each.place}, a tensor that is no argument, "
+                    "expected arguments alone"
+                ),
+                "Make it an argument of the function, and pass it. (EXP-15)",
+            )
+        if each.writes:
             raise noted(
                 ExportError(
                     f"export: the function writes {each.place}, expected one that does not"
@@ -102,6 +132,13 @@ def _check_simple(cut: CapturedCut) -> None:
                 "aot_export_module exports what is written. (EXP-15)",
             )
     for number, output in enumerate(cut.meta.outputs):
+        if is_size(cut.meta.role_of(number)):
+            raise noted(
+                ExportError("export: sizes depend on values, expected sizes of the arguments"),
+                "aot_export_module has such sizes in its signature. (EXP-15)",
+            )
+        if Output(number) in cut.meta.wrappers:
+            raise _wrapper_refused(f"result {number} is a wrapper")
         if not isinstance(output, Plain):
             kind = type(output).__name__
             raise noted(
@@ -113,6 +150,18 @@ def _check_simple(cut: CapturedCut) -> None:
             )
 
 
+def _words(role: Any) -> str:
+    return f"argument {role.index}" if isinstance(role, Primal) else str(role).replace("_", " ")
+
+
+def _wrapper_refused(what: str) -> Exception:
+    return noted(
+        ExportError(f"export: {what}, expected plain tensors"),
+        "Pass and return its parts: each input and output of the graph is one tensor. (EXP-15)",
+    )
+
+
+_TOKENS = (Token, BackwardToken)
 _KINDS = {
     "IsInput": "an argument itself",
     "AliasOfInput": "a view of an argument",
@@ -123,13 +172,14 @@ _KINDS = {
 }
 
 
-def _with_every_slot(joint: Graph, arguments: Sequence[int]) -> Graph:
-    """The joint graph with an output for the gradient of each argument; some are None."""
-    found = dict(zip(joint.output_roles, joint.outputs, strict=True))
-    roles: list[Any] = [role for role in found if isinstance(role, Output)]
+def _with_every_slot(graph: Graph, arguments: Sequence[int]) -> Graph:
+    """The graph with an output for each result and the gradient of each of these arguments, which
+    may be None."""
+    found = dict(zip(graph.output_roles, graph.outputs, strict=True))
+    roles: list[Any] = [x for x in found if isinstance(x, Output)]
     roles += [Gradient(Primal(index)) for index in arguments]
     made = output_node([found.get(role) for role in roles], roles)
-    return attrs.evolve(joint, nodes=(*joint.nodes[:-1], made))
+    return attrs.evolve(graph, nodes=(*graph.nodes[:-1], made))
 
 
 # -------------------------------------------------------------------------- with descriptors
@@ -207,9 +257,9 @@ def aot_export_joint_with_descriptors(
     if not isinstance(mod, Module):
         raise ArgumentError(f"export: the module is {mod!r}, expected a Module")
     function = StateCall(mod, LiftedState.of(mod))
-    function.state.check_apart(leaves_of((tuple(args), dict(kwargs or {}))))
+    function.state.check_apart(leaves_of((listed(args), dict(kwargs or {}))))
     how = make_options(backend="reference", dynamic=False, decompositions=decompositions)
-    given = (list(function.state.tensors), *args)
+    given = (list(function.state.tensors), *listed(args))
     call = call_of(given, dict(kwargs or {}))
     with enable_grad():
         cut = cut_of(function, call, how)

@@ -17,6 +17,7 @@ import attrs
 from aotlite.autograd import grad
 from aotlite.eager.base.modes import no_grad
 from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.eager.tracked_objects import Place, own_attributes, substituting
 from aotlite.ir.errors import ExportError, noted
 from aotlite.ir.symbols.symint import SymInt
@@ -109,13 +110,15 @@ class LiftedFunction:
         """The new values of the buffers that were assigned, in their own order (EXP-13)."""
         found = {}
         for number, (tensor, places) in enumerate(zip(state, self.state.places, strict=True)):
-            values = [now[place] for place in places if now[place] is not tensor]
-            if values:
+            values = [now[place] for place in places]
+            if any(value is not tensor for value in values):
                 name = self.state.names[number]
                 if isinstance(self.state.tensors[number], Parameter):
                     raise ExportError(
                         f"export: forward assigns parameter {name!r}, expected one that it reads"
                     )
+                also = [more for more, one in self.state.tied.items() if one == name]
+                _check_assigned(name, also, tensor, values)
                 found[number] = values[-1]
         self.assigned = tuple(found)
         return list(found.values())
@@ -132,6 +135,14 @@ class LiftedFunction:
         flat, self.out_spec = flattened(result, "the results")
         self.are_tensors = tuple([isinstance(each, Tensor) for each in flat])
         for number, each in enumerate(flat):
+            if isinstance(each, Tensor) and is_wrapper(each):
+                raise noted(
+                    ExportError(
+                        f"export: result {number} is a {type(each).__name__}, expected plain "
+                        "tensors"
+                    ),
+                    "Return its parts, or the dense tensor of its values. (EXP-5)",
+                )
             if not (each is None or isinstance(each, (Tensor, bool, int, float, SymInt))):
                 raise ExportError(
                     f"export: result {number} is {each!r}, expected a tensor, a number or None"
@@ -145,6 +156,30 @@ class LiftedFunction:
         found = grad([loss], wanted, allow_unused=True)
         self.reached = tuple([each is not None for each in found])
         return [each for each in found if each is not None]
+
+
+def _check_assigned(name: str, also: Sequence[str], old: Tensor, values: Sequence[Any]) -> None:
+    """Refuses a new value that is none of the buffer's kind, or that not all its names get.
+    Raises ExportError (EXP-12)."""
+    new = values[-1]
+    if any(value is not new for value in values):
+        raise noted(
+            ExportError(
+                f"export: forward assigns buffer {name!r} under one of its names and not under all "
+                f"of them, {', '.join([name, *also])}, expected one new value"
+            ),
+            "Write it in place (copy_), or assign all names the same Buffer. (EXP-12)",
+        )
+    is_plain = isinstance(new, Tensor) and not is_wrapper(new)
+    if not is_plain or new.dtype is not old.dtype or tuple(new.shape) != tuple(old.shape):
+        got = new.meta if is_plain else type(new).__name__ if isinstance(new, Tensor) else new
+        raise noted(
+            ExportError(
+                f"export: forward assigns {got} to buffer {name!r}, expected a Buffer of the "
+                f"dtype and shape that it has, {old.meta}"
+            ),
+            "The graph takes each new value as its next input. (EXP-12)",
+        )
 
 
 def leaves_of(tree: Any) -> list[Any]:

@@ -6,17 +6,20 @@ cut is the exported graph, since a step that computes its gradients itself has n
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 import optree
 
 from aotlite.descriptors.names import parameter_names
 from aotlite.eager.base.modes import is_grad_enabled, set_grad_enabled
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
-from aotlite.export.capture_cut import CapturedCut, cut_of
+from aotlite.export.capture_cut import CapturedCut, apart, cut_of, is_size, listed
+from aotlite.export.effect_check import check_effects
 from aotlite.export.lifted_function import LiftedFunction, LiftedState, leaves_of
 from aotlite.export.pre_dispatch import PRE_DISPATCH_STAGES
 from aotlite.export.signature import BackwardSignature, GraphSignature
@@ -31,7 +34,6 @@ from aotlite.ir.graph.role import (
     MutatedInput,
     Output,
     Primal,
-    SyntheticBase,
     Token,
 )
 from aotlite.ir.graph.verify import verify
@@ -87,7 +89,7 @@ def aot_export_module(
         )
     if not isinstance(mod, Module):
         raise ArgumentError(f"export: the module is {mod!r}, expected a Module")
-    arguments = tuple(args), dict(kwargs or {})
+    arguments = listed(args), dict(kwargs or {})
     _check_no_wrappers(leaves_of(arguments))
     state = LiftedState.of(mod)
     _check_no_wrappers(list(state.tensors))
@@ -103,7 +105,8 @@ def aot_export_module(
     )
     mode = set_grad_enabled(loss is not None or (pre_dispatch and is_grad_enabled()))
     with mode:
-        cut = cut_of(lifted, call_of((list(state.tensors), *arguments), {}), options)
+        call = apart(call_of((list(state.tensors), *arguments), {}))
+        cut = cut_of(lifted, call, options)
     convention = _Convention(lifted, arguments, cut)
     convention.check()
     graph = convention.graph()
@@ -111,7 +114,13 @@ def aot_export_module(
     return graph, convention.signature()
 
 
-def _loss_index(trace_joint: bool, index: int | None) -> int | None:
+def _loss_index(trace_joint: bool, index: Any) -> int | None:
+    """The index of the loss, an int; None for an export without gradients."""
+    if isinstance(index, bool) or not (index is None or hasattr(index, "__index__")):
+        raise ArgumentError(
+            f"export: output_loss_index is {index!r}, expected the index of the loss among the "
+            "results, an int"
+        )
     if trace_joint and index is None:
         raise noted(
             ExportError(
@@ -125,7 +134,7 @@ def _loss_index(trace_joint: bool, index: int | None) -> int | None:
             f"export: output_loss_index is {index} and trace_joint is False, expected None, or "
             "trace_joint=True"
         )
-    return index
+    return None if index is None else operator.index(index)
 
 
 def _shapes(module: Module, arguments: Any, given: Any) -> Any:
@@ -167,8 +176,10 @@ class _Convention:
 
     def check(self) -> None:
         """Refuses what the convention cannot say (EXP-5, EXP-6)."""
-        forward, meta = self.cut.partition.forward, self.cut.meta
+        meta = self.cut.meta
         self.cut.check_arguments(self._count)
+        joint = self.lifted.loss is not None
+        check_effects(meta, "forward", self._name, "EXP-5", hooks=joint)
         for each in meta.inputs:
             what = self._name(each.role)
             if isinstance(each.role, Hidden):
@@ -179,22 +190,20 @@ class _Convention:
                     ),
                     "Register it as a buffer, or pass it. (EXP-1)",
                 )
-            if each.writes_metadata or each.changes:
-                raise ExportError(
-                    f"export: forward changes the metadata of {what} from {each.meta} to "
-                    f"{each.final_meta}, expected writes of values alone (EXP-5)"
-                )
-            if each.writes_data and each.requires_grad and self.lifted.loss is not None:
+            if each.writes_data and each.requires_grad and joint:
                 raise ExportError(
                     f"export: forward writes {what}, {each.meta}, which requires grad, expected "
                     "writes of buffers and of inputs without gradients (EXP-5, EXP-6)"
                 )
-        for node in forward.placeholders:
-            if isinstance(node.role, SyntheticBase):
-                raise ExportError(
-                    f"export: inputs share the memory of {node.role}, {node.meta}, and one of them "
-                    "is written, expected inputs apart (EXP-5)"
-                )
+        for base in self.cut.convention.bases:
+            names = " and ".join([self._name(each.role) for each in base.members])
+            raise noted(
+                ExportError(
+                    f"export: {names} share the memory {base.meta}, and one of them is written, "
+                    "expected inputs apart (EXP-5)"
+                ),
+                "Pass a clone() of one of them.",
+            )
 
     def _name(self, role: Any) -> str:
         if not isinstance(role, Primal):
@@ -244,9 +253,12 @@ class _Convention:
     def signature(self) -> GraphSignature:
         """The names of the graph's inputs and outputs, and what they are (EXP-8)."""
         graph, state, count = self.graph(), self.lifted.state, self._count
+        leaves = enumerate(self._user_leaves(), count)
         inputs = [node.role for node in graph.placeholders]
         given = {role: name for role in inputs if (name := self._lifted_name(role)) is not None}
         users = [role for role in inputs if isinstance(role, Primal) and role.index >= count]
+        tensors = [Primal(k) for k, x in leaves if isinstance(x, (Tensor, np.ndarray))]
+        assert users == tensors, "an argument without an input (EXP-10)"
         new = [role for role in graph.output_roles if isinstance(role, MutatedInput)]
         targets = {str(role): self._target(role.of) for role in new}
         parameters = set(state.names[: state.parameters])
@@ -275,6 +287,7 @@ class _Convention:
             random_outputs=tuple(
                 [str(r) for r in graph.output_roles if isinstance(r, RNG_OUTPUTS)]
             ),
+            size_outputs=tuple([str(role) for role in graph.output_roles if is_size(role)]),
             tied=dict(state.tied),
         )
 

@@ -53,6 +53,8 @@ class GraphSignature:
     random_inputs: tuple[str, ...] = ()
     """The generator's seed and offset, the last inputs of a graph that draws (RNG-2)."""
     random_outputs: tuple[str, ...] = ()
+    size_outputs: tuple[str, ...] = ()
+    """Outputs behind the results: the sizes that depend on values, 0-d integers (DYN-5)."""
     tied: Mapping[str, str] = {}
     """Further qualified names of a parameter or buffer -> the one that is in the maps (EXP-7)."""
 

@@ -333,7 +333,7 @@ BOTH: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], str]] =
     "overlap": (
         lambda self, x, y: (x.add_(1), y + 1),
         lambda: (lambda base: (base[1:], base[:-1]))(al.ones(4, 3)),
-        "share the memory of .* and one of them is written, expected inputs apart",
+        "user input 0 and user input 1 share the memory .*, and one of them is written",
     ),
     "a wrapper": (
         lambda self, x: (x * 2,),

@@ -81,6 +81,12 @@ def marks_of(tensor: Tensor) -> Mapping[int, SizeRequest | None]:
     return {} if found is None or found[0]() is not tensor else found[1]
 
 
+def copy_marks(tensor: Tensor, to: Tensor) -> None:
+    """Marks the sizes of `to` as those of `tensor` are."""
+    for dim, mark in marks_of(tensor).items():
+        _mark("mark_dynamic", to, dim, mark)
+
+
 # -------------------------------------------------------------------------------- marks of a call
 def may_be_marked(args: Iterable[object]) -> bool:
     """Whether an argument may have marks, or a part that has some."""
