@@ -255,9 +255,10 @@ def _draw_more(item: Any) -> None:
     marker, test = item.get_closest_marker("draws"), getattr(item, "obj", None)
     count = 0 if marker is None else marker.kwargs["long"]
     if is_hypothesis_test(test):
-        usual = getattr(test, "_hypothesis_internal_use_settings", None) or settings.default
+        law: Any = test
+        usual: Any = getattr(law, "_hypothesis_internal_use_settings", None) or settings.default
         more = settings(usual, max_examples=count or MORE * usual.max_examples)
-        test._hypothesis_internal_use_settings = more
+        law._hypothesis_internal_use_settings = more
         item.add_marker("long")
     elif count:
         journeys: Any = importlib.import_module("tests.stages.helpers.journeys")

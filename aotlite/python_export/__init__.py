@@ -220,7 +220,7 @@ def _functions(entry: EntryText, name: str, lines: Sequence[str]) -> list[str]:
 #
 # The file's function has the user's parameters, which callers may name. Its lines have variables,
 # helpers and modules of their own, and one of those names may be a parameter's. Then the lines
-# stand in a function of their own, whose parameters are `given_output_0`, `given_np`, and the
+# stand in a function of their own, whose parameters are given_output_0, given_np, and the
 # user's function calls it.
 def functions_of(
     name: str, names: Sequence[str], lines: Sequence[str], *, has_state: bool

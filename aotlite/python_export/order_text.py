@@ -4,8 +4,8 @@
     gradients, pullback_2 = pullback(d_output_0)
     gradients_of_these = pullback_2(d_x)
 
-An order has two graphs: `forward_2` computes the gradients from what the order before it has saved,
-`backward_2` their gradients. Input: a `PythonProgram` with orders, and the text of its pullback.
+An order has two graphs: forward_2 computes the gradients from what the order before it has saved,
+backward_2 their gradients. Input: a `PythonProgram` with orders, and the text of its pullback.
 Output: these functions, and the entry whose pullback gives another one. Rules: PYX-15. Spec:
 `specs/to_python.md`.
 """
@@ -117,12 +117,14 @@ class OrdersText:
         outputs: dict[Any, Any] = dict(
             zip(order.forward.output_roles, order.forward.outputs, strict=True)
         )
-        parameters, tangents, metas = {}, {}, {}
+        parameters: dict[Any, str] = {}
+        tangents: dict[Any, str] = {}
+        metas: dict[Any, Any] = {}
         of_inputs = {role: Output(index) for role, index in order.gradients}
         for role in (*of_inputs, *[r for r in self._direct(place) if r not in of_inputs]):
             result: Any = of_inputs.get(role, role)
             parameters[result] = f"d_{identifier(self._key(role))}"
-            tangents[result] = f"tangents_{number}_{getattr(result, 'index', len(tangents))}"
+            tangents[result] = f"tangents_{number}_{len(tangents)}"
             is_of_graph = result in outputs
             metas[result] = (outputs[result] if is_of_graph else self.entry.inputs[role]).meta
         self.names.append(parameters)

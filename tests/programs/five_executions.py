@@ -189,7 +189,7 @@ def second_results(drawn: Program, ways: Sequence[str]) -> Iterator[tuple[str, i
         for way, body in {**both, **({"numpy": function} if "numpy" in ways else {})}.items():
             if not call.grad:
                 continue
-            by = {"found_by": derivatives_by_file} if way == "numpy" else {}
+            by: dict[str, Any] = {"found_by": derivatives_by_file} if way == "numpy" else {}
             setup = partial(setup_of, LIBRARY, call)
             try:
                 found = derivative_differences(setup, body, function, **by)

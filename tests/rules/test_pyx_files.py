@@ -253,7 +253,7 @@ NAMES = "f forward backward_2 np _array _exp STATE sum".split()
 @pytest.mark.rules("PYX-2", "PYX-3")
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_arguments_and_functions_may_be_those_of_the_file(name: str) -> None:
-    def called(primals_1, primals_0, np, forward, zip, given_np):  # type: ignore[no-untyped-def]
+    def called(primals_1, primals_0, np, forward, zip, given_np):
         primals_0.add_(1)
         return (primals_1 - primals_0) * np * forward * zip * given_np
 
