@@ -19,7 +19,9 @@ from aotlite.backends.protocol import Backend, SizedRun, WindowFunction, as_run
 from aotlite.freezing.fold_graph import Fold, is_forward, split
 from aotlite.freezing.frozen_layouts import laid_out
 from aotlite.freezing.frozen_tensors import FrozenTensors, KeptFold, number_of
+from aotlite.freezing.report import fold_facts
 from aotlite.ir.graph import Graph
+from aotlite.ir.logs import emit
 
 
 class FoldingBackend:
@@ -56,10 +58,14 @@ class FoldingBackend:
 
     def _fold(self, graph: Graph) -> Fold | None:
         """The fold of a graph; None if it is compiled as it is."""
+        if not is_forward(graph):
+            return None
         frozen = self.frozen.foldable()
-        if is_forward(graph) and getattr(self.backend, "fuses", False):
+        if getattr(self.backend, "fuses", False):
             graph = laid_out(graph, frozen)
-        return split(graph, frozen, always=self.frozen.discards)
+        fold = split(graph, frozen, always=self.frozen.discards)
+        emit("fold", lambda: fold_facts(graph, fold, self.frozen))
+        return fold
 
     def _marked(self, static: frozenset[Any], donated: frozenset[Any]) -> FoldingBackend:
         """This backend with static inputs marked. No saved value is donated: it may be a folded

@@ -127,7 +127,8 @@ class FrozenFunction:
         words = self._arguments.words(structure)
         kinds = (Tensor, np.ndarray)
         numbers = [i for i, leaf in enumerate(leaves) if isinstance(leaf, kinds)]
-        frozen = FrozenTensors(words, numbers, discards=self._discards)
+        is_silent = not self.options.enable_log
+        frozen = FrozenTensors(words, numbers, discards=self._discards, is_silent=is_silent)
         frozen.discarded += [n for n in numbers if stand_in_storage(leaves[n]) is not None]
         for number in [n for n in numbers if is_wrapper(leaves[n])]:
             frozen.reasons[number] = "it is a wrapper subclass, whose parts are not followed"

@@ -20,6 +20,7 @@ from aotlite.ir.errors import FreezeError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Primal
+from aotlite.ir.logs import current_id, timed, within
 from aotlite.ir.run.interpreter import ArrayValue
 from aotlite.stages.records.metadata.function_facts import AliasOfInput, IsInput
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -45,12 +46,16 @@ def leave(before: tuple[object, Sequence[object]]) -> None:
 class FrozenTensors:
     """The frozen tensors of one function, their contents, and the values that are made of them."""
 
-    def __init__(self, places: Sequence[str], numbers: Sequence[int], *, discards: bool) -> None:
+    def __init__(
+        self, places: Sequence[str], numbers: Sequence[int], *, discards: bool, is_silent: bool
+    ) -> None:
         self.places = places
         """The places of the leading arguments in words, by number."""
         self.numbers = numbers
         """The numbers of those that are tensors or ndarrays."""
         self.discards = discards
+        self.is_silent = is_silent
+        """Whether its events are not logged."""
         self.contents = FrozenContents()
         self.counts = FoldCounts()
         self._folds: dict[tuple[str, ...], KeptFold] = {}
@@ -153,6 +158,7 @@ class KeptFold:
         """The roles of inputs that the call does not give, as they may be erased."""
         self.read_as_is: set[int] = set()
         """The numbers of such frozen tensors that a rest reads."""
+        self.compile_id = current_id()
         self._lock = lock()
         self._ready: tuple[list[str], list[Value]] | None = None
 
@@ -181,15 +187,29 @@ class KeptFold:
     ) -> list[Value]:
         by_role = dict(zip(self.values.roles, digests, strict=True))
         self._check_known(by_role, leaves)
+        before = [""] * len(digests) if self._ready is None else self._ready[0]
         self._ready = None  # outdated values are freed before new ones are made
-        values = [
-            as_value((each.buffer, each.start), each.meta)
-            for each in self.values.compute(
+        silent = within(self.compile_id, is_silent=self.frozen.is_silent)
+        counts = self.frozen.counts
+        run, shared = counts.run, counts.shared
+        with silent, timed("refold", graph=self.fold.rest.name) as facts:
+            found = self.values.compute(
                 by_role, lambda role: value_of_leaf(leaves[number_of(role)]), done
             )
-        ]
+            values = [as_value((each.buffer, each.start), each.meta) for each in found]
+            facts |= {
+                "changed": self._changed(before, digests),
+                "ran": counts.run - run,
+                "shared": counts.shared - shared,
+                "bytes": sum([each.meta.span * each.meta.dtype.itemsize for each in found]),
+            }
         self._ready = digests, values
         return values
+
+    def _changed(self, before: list[str], digests: list[str]) -> list[str]:
+        """The places of the frozen tensors with other content than before."""
+        pairs = zip(self.numbers, before, digests, strict=True)
+        return [self.frozen.places[number] for number, then, now in pairs if then != now]
 
     def _check_known(self, digests: Mapping[Any, str], leaves: Sequence[object]) -> None:
         """Raises FreezeError if a value is missing that is made of an erased tensor."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 
+import aotlite as al
 from tests.freezing.changes import Figures, run, run_chain
 
 
@@ -27,3 +30,19 @@ def test_a_change_that_is_not_noticed_is_reported(monkeypatch):
         run_chain(seed, figures)
     assert any("eager" in each for each in figures.failures)
     assert any("refolded" in each for each in figures.failures)
+
+
+@pytest.mark.rules("FRZ-6")
+def test_a_write_past_the_library_is_noticed_when_it_is_said():
+    """Through an address, or an internal buffer: nothing counts it."""
+    writes = (
+        lambda w: ctypes.memset(w.data_ptr(), 0, w.nbytes),
+        lambda w: w.untyped_storage().buffer.fill(0),
+    )
+    for write in writes:
+        w = al.full((2,), 0.65625)
+        frozen = al.freeze(lambda w, x: x * w.exp(), w, backend="reference")
+        frozen(al.ones(2))
+        write(w)
+        al.autograd.graph.increment_version(w)
+        assert [1.0, 1.0] == frozen(al.ones(2)).tolist()

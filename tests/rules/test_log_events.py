@@ -319,10 +319,14 @@ def test_wrong_settings_are_errors_that_list_what_is_right(text, message, monkey
 
 @pytest.mark.rules("LOG-1")
 def test_set_logs_refuses_what_it_does_not_know_and_changes_nothing():
-    wrong = {"guard": True}, {"graphs": "loud"}, {"graphs": 0}, {"trace": "/dev/null/x"}
+    wrong = [({"guard": True}, "one of"), ({"graphs": "loud"}, "one of the levels debug, ")]
+    wrong += [({"graphs": 0}, "one of the levels debug, "), ({"trace": "/dev/null/x"}, "a file")]
+    wrong += [({"trace": each}, "the path of a file, or None") for each in (3, True, b"x")]
+    wrong += [({"calls": each}, "True or False") for each in ("x", 1, None)]
     with logged(guards=True):
-        for options in wrong:
-            with pytest.raises(al.ArgumentError, match="logs: set_logs is given"):
+        for options, expected in wrong:
+            message = f"logs: set_logs is given .*, expected {expected}"
+            with pytest.raises(al.ArgumentError, match=message):
                 al.set_logs(**options)
         assert logging.INFO == logging.getLogger("aotlite.guards").level
         assert logging.NOTSET == logging.getLogger("aotlite.graphs").level

@@ -111,6 +111,14 @@ def _level(level: object, where: str) -> int:
     raise _wrong(f"{where}, expected one of the levels {', '.join(LEVELS)}")
 
 
+def _path(trace: object) -> str:
+    if isinstance(trace, os.PathLike):
+        trace = os.fspath(trace)
+    if not isinstance(trace, str):
+        raise _wrong(f"set_logs is given trace={trace!r}, expected the path of a file, or None")
+    return trace
+
+
 def _wrong(text: str) -> ArgumentError:
     return noted(ArgumentError(f"logs: {text}"), GRAMMAR)
 
@@ -173,8 +181,8 @@ def set_logs(
     Names are graphs, guards, recompiles, partition, kernels, cache, autograd, stages and all. Each
     is True (level info), False, 'debug', 'info', 'warning', 'error', 'off', or a number of a level.
     `trace` is a file that gets each event as a line of JSON; with `calls` those of calls and
-    backwards, too, which makes calls slower. Raises ArgumentError for a wrong name or level, and
-    for a file that cannot be written; then nothing changes.
+    backwards, too, which makes calls slower. Raises ArgumentError for a wrong name, level or
+    value, and for a file that cannot be written; then nothing changes.
 
     >>> import aotlite as al
     >>> al.set_logs(recompiles=True, guards="debug")
@@ -193,7 +201,9 @@ def set_logs(
             found = {**dict.fromkeys(NAMES, number), **found}
         else:
             found[name] = number
-    path = None if trace is None else os.fspath(trace)
+    if not isinstance(calls, bool):
+        raise _wrong(f"set_logs is given calls={calls!r}, expected True or False")
+    path = None if trace is None else _path(trace)
     try:
         file = None if path is None else TraceFile(path)
     except OSError as error:
@@ -201,7 +211,7 @@ def set_logs(
         raise noted(_wrong(what), str(error)) from error
     with _STATE.lock:
         _STATE.text = os.environ.get("AOTLITE_LOG", "")
-        _obey(LogOptions(found, path, bool(calls)), file)
+        _obey(LogOptions(found, path, calls), file)
 
 
 def _obey(options: LogOptions, trace: TraceFile | None) -> None:

@@ -25,7 +25,7 @@ NAMES = {
     "graphs": "joint, forward, backward and inference graphs; debug: every stage, metadata",
     "guards": "the guards of each entry, and the conditions on sizes; debug: their tests",
     "recompiles": "why a call needed another entry",
-    "partition": "what is saved for the backward, how many bytes, and why",
+    "partition": "what is saved for the backward, or folded, how many bytes, and why",
     "kernels": "which kernels were loaded or compiled, in how many seconds; debug: their text",
     "cache": "hits and misses of the disk cache",
     "autograd": "backwards that were compiled, derivatives of them, tapes that were captured",
@@ -109,6 +109,10 @@ def _lines(event: LogEvent) -> Iterator[Line]:
             yield "stages", INFO, lambda: f"made for sizes {facts['sizes']}{_ended(event)}"
         case "kernel" | "compiler":
             yield "kernels", INFO, lambda: _kernel(event)
+        case "fold":
+            yield "partition", INFO, lambda: _fold(event)
+        case "refold":
+            yield "partition", INFO, lambda: _refold(event)
         case "cache":
             yield "cache", INFO, lambda: " ".join([f"{k} {v}" for k, v in facts.items()])
         case "recompile":
@@ -158,6 +162,22 @@ def _kernel(event: LogEvent) -> str:
     if facts.get("different", 0) < facts.get("kernels", 0):
         text = f"{facts['different']} different ones of {facts['kernels']}, {text}"
     return f"kernels of {facts['name']}, {text}{_ended(event)}"
+
+
+def _fold(event: LogEvent) -> str:
+    facts = event.facts
+    head = f"folded of {facts['graph']}: {facts['ops']} ops, {facts['bytes']:,} bytes"
+    lines = [f"  folded: {each}" for each in facts["folded"]]
+    lines += [f"  not folded: {place}: {why}" for place, why in facts["not_folded"].items()]
+    lines += [f"  runs at each call: {each}" for each in facts["refused"]]
+    return "\n".join([head, *lines])
+
+
+def _refold(event: LogEvent) -> str:
+    facts = event.facts
+    of = ", ".join(facts["changed"]) or "constants"
+    text = f"{facts['ran']} ops ran, {facts['shared']} values were held, {facts['bytes']:,} bytes"
+    return f"folded values of {facts['graph']} for other {of}: {text}{_ended(event)}"
 
 
 def _derivative(event: LogEvent) -> str:
