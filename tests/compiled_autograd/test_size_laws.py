@@ -52,7 +52,7 @@ def check(program: Program, seed: int, sizes: Any, tally: Counter[str]) -> None:
 SIZES = st.permutations([2, 3, 4, 5, 7])
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(programs(), st.integers(0, 1 << 20), SIZES)
 def test_random_programs_of_many_sizes(program: Program, seed: int, sizes: Any) -> None:
     check(program, seed, sizes, Counter())

@@ -41,7 +41,7 @@ def observed(function, seed, sizes=(3,), arrived=None, asked=None):
 
 
 @pytest.mark.draws(long=200)
-@settings(max_examples=20)
+@settings(max_examples=8)
 @pytest.mark.rules("RNG-1", "RNG-6", "RNG-11")
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(program=programs, seed=st.integers(0, 5))
@@ -57,7 +57,7 @@ def test_a_program_that_moves_the_generator_is_eagers_to_the_bit(backend, progra
 
 
 @pytest.mark.draws(long=200)
-@settings(max_examples=20)
+@settings(max_examples=8)
 @pytest.mark.rules("RNG-5", "RNG-6")
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(forward=programs, backward=programs, seed=st.integers(0, 5))

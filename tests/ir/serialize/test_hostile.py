@@ -423,7 +423,7 @@ def mutate(document: Any, draw: Any) -> None:
         at[draw.choice(["place", "meta", "extra"])] = copy.deepcopy(draw.choice(HOSTILE))
 
 
-@settings(max_examples=600)
+@settings(max_examples=200)
 @given(st.randoms(use_true_random=False), st.integers(1, 3))
 def test_document_with_values_changed_is_refused_or_sound(draw: Any, times: int) -> None:
     document = copy.deepcopy(DOCUMENT)
@@ -435,7 +435,7 @@ def test_document_with_values_changed_is_refused_or_sound(draw: Any, times: int)
 TOKENS = st.sampled_from([b'"', b"[", b"\\", b"9" * 5_000, b"e9", b"%3"])
 
 
-@settings(max_examples=600)
+@settings(max_examples=200)
 @given(st.integers(0, len(TEXT) - 1), st.integers(0, 40), st.binary(max_size=6) | TOKENS)
 @example(0, 0, b"\xef\xbb\xbf")
 def test_text_with_bytes_changed_is_refused_or_sound(at: int, dropped: int, added: bytes) -> None:

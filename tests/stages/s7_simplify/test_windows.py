@@ -54,7 +54,7 @@ def test_results_keep_their_values_and_metas(program: list[Step], wanted: list[i
 
 
 @given(steps, roles)
-@settings(max_examples=500)
+@settings(max_examples=200)
 @pytest.mark.rules("SIM-7", "PART-15")
 def test_memory_that_the_caller_holds_stays_the_results_own(
     program: list[Step], wanted: list[int]
@@ -79,7 +79,7 @@ def roots_of(graph: Graph) -> tuple[list[Node], list[Node]]:
 
 
 @given(steps, roles)
-@settings(max_examples=500)
+@settings(max_examples=200)
 @pytest.mark.rules("SIM-7")
 def test_no_graph_becomes_larger(program: list[Step], wanted: list[int]) -> None:
     graph = eliminate_common_subexpressions(eliminate_dead_code(graph_of(program, wanted)))
@@ -108,7 +108,7 @@ def places_of(graph: Graph) -> dict[Node, tuple[Node, int, Any]]:
 
 
 @given(steps)
-@settings(max_examples=500)
+@settings(max_examples=200)
 @pytest.mark.rules("SIM-5", "SIM-6")
 def test_nothing_needless_is_left(program: list[Step]) -> None:
     """Of a gradient, whose memory nobody holds: no window twice, no write of nothing or of all."""
@@ -133,7 +133,7 @@ def addresses(meta: Any, start: int) -> set[int]:
 
 
 @given(steps)
-@settings(max_examples=500)
+@settings(max_examples=200)
 @pytest.mark.rules("SIM-3")
 def test_no_view_is_taken_behind_a_write_that_it_does_not_show(program: list[Step]) -> None:
     """Of a gradient, whose memory nobody holds; views of views may cost more than they save."""

@@ -63,7 +63,7 @@ def hard(test: Any) -> Any:
 
 @pytest.mark.draws(long=500)
 @hard
-@settings(max_examples=110)
+@settings(max_examples=50)
 @given(waves())
 def test_halves_compute_what_the_joint_graph_computes(wave: Wave) -> None:
     """PART-1, bit by bit: the same ops on the same values."""
@@ -99,7 +99,7 @@ def computable(graph: Graph, given_values: set[Node], banned: set[Node]) -> bool
 
 @pytest.mark.draws(long=800)
 @hard
-@settings(max_examples=140)
+@settings(max_examples=60)
 @given(waves(max_steps=7))
 @example(Wave((("sin", 1), ("sin", 3), ("mul", 3, 4)), (5,)))
 @example(Wave((("wide", 1), ("sin", 3), ("narrow", 4), ("tanh", 5), ("mul", 6, 2)), (7,)))
@@ -166,7 +166,7 @@ def test_most_graphs_need_no_solver() -> None:
 
 # ------------------------------------------------------------------------------------- end to end
 @pytest.mark.draws(long=1000)
-@settings(max_examples=180)
+@settings(max_examples=60)
 @given(cases())
 def test_random_programs_by_min_cut_equal_eager(case: Case) -> None:
     """Writes between call and backward are among them (PART-31, PART-37)."""
@@ -175,7 +175,7 @@ def test_random_programs_by_min_cut_equal_eager(case: Case) -> None:
 
 
 @pytest.mark.draws(long=300)
-@settings(max_examples=90)
+@settings(max_examples=40)
 @given(waves())
 def test_random_functions_by_min_cut_equal_eager(wave: Wave) -> None:
     """Also where the caller overwrites all inputs between call and backward, which eager takes."""
