@@ -263,7 +263,7 @@ def program(
         raise ArgumentError(f"export: order is {order!r}, expected an integer of 1 or more")
     made = captured_program(function, args, kwargs, order=order, dynamic_shapes=dynamic_shapes)
     found = ExportedProgram(made.records, made.state)
-    calls = [each for each in found.baked_in if " at " in each]
+    calls = [each for each in found.baked_in if " at " in each and " = " not in each]
     if calls:
         what = f"export: program {found.name}"
         warnings.warn(fixed_words(what, calls), ExportWarning, stacklevel=2)

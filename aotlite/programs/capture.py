@@ -33,12 +33,14 @@ from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.size_regions.choice import symbolic_sizes
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.pipeline.size_regions.region import checked_symbols
+from aotlite.programs.read_values import texts_of_read
 from aotlite.programs.records import Arguments, ProgramRecords
 from aotlite.programs.state import ProgramState, Slots, StateTensor, copied
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath
 from aotlite.stages.records.guards.float_guards import FloatArgumentGuard, FloatFactGuard
 from aotlite.stages.records.guards.guard_records import (
+    EnvironmentGuard,
     GradAttributeGuard,
     Guard,
     HiddenInputGuard,
@@ -314,10 +316,11 @@ class _Taking:
         """What the function has read outside, and is fixed now."""
         leaves = list(self.call.leaves)
         for guard in self.facts.guards:
-            if isinstance(guard, ValueGuard):
-                value = guard.place.resolve(leaves)
-                if isinstance(value, PLAIN) and value is not None:
-                    yield f"{self._words(str(guard.place))} = {value!r}"[:120]
+            places = guard.places if isinstance(guard, EnvironmentGuard) else ()
+            for place in (guard.place,) if isinstance(guard, ValueGuard) else places:
+                value = place.resolve(leaves)
+                if value is not NOTHING:
+                    yield from texts_of_read(self._words(str(place)), value)
         for k, leaf in enumerate(self.leaves):
             symbolic = self.captured.recorder.sizes
             numbers: Mapping[int, object] = {} if symbolic is None else symbolic.numbers

@@ -1,31 +1,45 @@
 """What a capture fixes besides values of arguments: clocks, files, random numbers of Python.
 
 Ground floor. `watching` is a block in which calls of these functions are seen, by Python's
-profiler, each with the user's line; `warning_of_fixed` warns of them. The profiler of before goes
-on afterwards. Spec: `specs/programs.md`, PRG-7.
+profiler, each with the user's line; `random_states` sees draws of NumPy. `warning_of_fixed` warns
+of them. The profiler of before goes on afterwards. Spec: `specs/programs.md`, PRG-7.
 """
 
 from __future__ import annotations
 
 import gc
+import io
 import os
 import random
 import sys
+import sysconfig
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any, Final
 
 import numpy as np
 
 from aotlite.ir.errors import ExportWarning
 from aotlite.ir.provenance.library_files import is_library_file
+from aotlite.ir.provenance.random_states import RandomStates
 
-_STANDARD: Final = os.path.dirname(os.__file__)
+_STANDARD: Final = (os.path.dirname(os.__file__), os.path.dirname(np.__file__), "<frozen")
+_PACKAGES: Final = tuple({sysconfig.get_path(kind) for kind in ("purelib", "platlib")})
 _OS_FILES: Final = (os.__file__, os.walk.__code__.co_filename)
-_SYSTEM: Final = frozenset(("urandom", "getrandom", "stat", "listdir", "getpid", "open", "times"))
-_UNKNOWN: Final = "an unknown line"
+_SYSTEM: Final = frozenset(
+    "urandom getrandom stat lstat statvfs access readlink listdir scandir open read pread getcwd "
+    "getcwdb getpid getppid getuid getgid getlogin uname cpu_count sched_getaffinity getloadavg "
+    "times _path_exists _path_isfile _path_isdir".split()
+)
+_FILES: Final = frozenset((io.TextIOWrapper, io.BufferedReader, io.BufferedRandom, io.FileIO))
+_USERS: Final[dict[str, bool]] = {}
+"""Of files whether they are users' code."""
+_READS: Final = frozenset(
+    ("read", "read1", "readall", "readinto", "readinto1", "readline", "readlines", "peek")
+)
+_ENVIRONMENT: Final = frozenset(("getenv", "__getitem__", "__iter__", "__len__"))
 
 
 @contextmanager
@@ -33,9 +47,13 @@ def watching() -> Iterator[list[str]]:
     """A block; the list gets a line for each call of a function whose answer is fixed by it."""
     found: dict[str, None] = {}
     seen: list[str] = []
-    before, drawn = sys.getprofile(), _numpy_state()
+    before, states = sys.getprofile(), RandomStates()
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
+        if states.naming:
+            states.look(frame.f_back if event == "call" else frame, found)
+        if event == "call" and _is_users(frame):
+            states.enter(frame)
         words = _called(arg) if event == "c_call" else _entered(frame) if event == "call" else ""
         if words and (line := _users_line(frame, event)):
             found.setdefault(f"{words} at {line}")
@@ -45,8 +63,7 @@ def watching() -> Iterator[list[str]]:
         yield seen
     finally:
         sys.setprofile(before)
-        if _numpy_state() != drawn:  # its functions are no calls that a profiler sees
-            found[f"numpy.random at {_UNKNOWN}"] = None
+        states.end(found)
         seen.extend(found)
 
 
@@ -75,18 +92,10 @@ def _level() -> int:
     at: FrameType | None = sys._getframe(1)
     level = 1
     while at is not None and at.f_back is not None:
-        file = at.f_code.co_filename
-        if not is_library_file(file) and not file.startswith(_STANDARD):
+        if _is_users(at):
             break
         at, level = at.f_back, level + 1
     return level
-
-
-def _numpy_state() -> object:
-    """The state of NumPy's own generator."""
-    state: Any = np.random.get_state()
-    kind, words, *rest = state
-    return kind, words.tobytes(), *rest
 
 
 def _called(function: Callable[..., Any]) -> str:
@@ -99,8 +108,16 @@ def _called(function: Callable[..., Any]) -> str:
         return f"time.{name}()"
     if module in ("posix", "nt") and name in _SYSTEM:
         return f"os.{name}()"
+    if module == "_socket":
+        return f"socket.{name}()"
     if name == "open" and module in ("io", "_io"):
         return "open()"
+    if name == "input" and module == "builtins":
+        return "input()"
+    if name == "fromfile" and module.partition(".")[0] == "numpy":
+        return "numpy.fromfile()"
+    if name in _READS and not _FILES.isdisjoint(type(owner).__mro__):
+        return f"{name}() of a file"
     if name in ("now", "utcnow", "today") and getattr(owner, "__module__", "") == "datetime":
         return f"datetime.{name}()"
     return ""
@@ -109,24 +126,50 @@ def _called(function: Callable[..., Any]) -> str:
 def _entered(frame: FrameType) -> str:
     """The words for a function of Python whose answer is fixed: reads of the environment."""
     code = frame.f_code
-    if code.co_name in ("getenv", "__getitem__") and code.co_filename in _OS_FILES:
+    if code.co_name in _ENVIRONMENT and code.co_filename in _OS_FILES:
         return "os.environ"
     return ""
+
+
+def _is_users(frame: FrameType) -> bool:
+    """Whether a frame runs a user's code: neither the library's, Python's, NumPy's, nor that of an
+    installed package, unless it uses the library."""
+    file = frame.f_code.co_filename
+    if file not in _USERS:
+        if file.startswith(_PACKAGES):
+            users = _uses_library(frame.f_globals)
+        else:
+            users = not file.startswith(_STANDARD)
+        _USERS[file] = users and not is_library_file(file)
+    return _USERS[file]
+
+
+def _uses_library(names: Mapping[str, object]) -> bool:
+    """Whether a module has a name for something of the library."""
+    mine = __name__.partition(".")[0]
+    for value in list(names.values()):
+        if isinstance(value, ModuleType):
+            of = value.__name__
+        else:
+            of = (value if isinstance(value, (type, FunctionType)) else type(value)).__module__
+        if str(of).partition(".")[0] == mine:
+            return True
+    return False
 
 
 def _users_line(frame: FrameType | None, event: str) -> str:
     """The nearest line of a user's code; empty where the library itself asks, an import,
     or a callback of the garbage collector."""
     at = frame.f_back if event == "call" and frame is not None else frame
-    line = ""
+    line, is_known = "", False
     collecting = {getattr(each, "__code__", None) for each in gc.callbacks}
     while at is not None:
         file = at.f_code.co_filename
         if file.startswith("<frozen importlib") or at.f_code in collecting:
             return ""
-        if not line and is_library_file(file):
-            return ""
-        if not line and not file.startswith((_STANDARD, "<frozen")):
-            line = f"{os.path.basename(file)}:{at.f_lineno}"
+        if not is_known and _is_users(at):
+            line, is_known = f"{os.path.basename(file)}:{at.f_lineno}", True
+        elif not file.startswith("<frozen") and is_library_file(file):
+            is_known = True
         at = at.f_back
     return line

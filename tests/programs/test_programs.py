@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import socket
 import time
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -188,6 +190,90 @@ def test_what_is_fixed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         program(lambda x: x * rate, al.ones(2))
+
+
+RATES, CONFIG, SCALE = [0.5, "look at it"], {"by": {"rate": 1.5}}, np.float32(0.25)
+TABLE, SETTINGS = np.array([3.0, 4.0]), types.SimpleNamespace(rate=2.5, model=None)
+LOOP: list[Any] = [1]
+LOOP.append(LOOP)
+
+
+@pytest.mark.rules("PRG-7")
+def test_values_in_containers_objects_and_arrays_are_said() -> None:
+    def function(x: Any) -> Any:
+        rates = x * RATES[0] * CONFIG["by"]["rate"] * SCALE * SETTINGS.rate
+        return rates * float(TABLE[0]) * LOOP[0]
+
+    assert {*program(function, al.ones(2)).baked_in} == {
+        "RATES = [0.5, 'look at it']",
+        "CONFIG = {'by': {'rate': 1.5}}",
+        f"SCALE = {SCALE!r}",
+        "SETTINGS.rate = 2.5",
+        "TABLE = ndarray float64[2]: [3.0, 4.0]",
+        "LOOP = [1, [1, [1, [1, a list]]]]",
+    }
+
+
+GENERATOR, STATE = np.random.default_rng(0), np.random.RandomState(0)
+HELD = types.SimpleNamespace(generator=np.random.default_rng(1))
+
+
+def read_outside(opened: Any, path: str) -> dict[str, Callable[[], object]]:
+    """Reads, by the words for them."""
+    return {
+        "os.environ": lambda: os.environ.get("HOME"),
+        "os.environ ": lambda: "HOME" in os.environ,
+        "os.environ  ": lambda: list(os.environ),
+        "os.stat()": lambda: os.path.getmtime(path),
+        "os.getcwd()": lambda: os.getcwd(),
+        "socket.gethostname()": lambda: socket.gethostname(),
+        "read() of a file": lambda: opened.read(),
+        "numpy.fromfile()": lambda: np.fromfile(path),
+        "open()": lambda: np.load(path),
+        "open() ": lambda: np.loadtxt(path.replace(".npy", ".txt")),
+        "open()  ": lambda: np.memmap(path, mode="r"),
+        "numpy.random": lambda: np.random.rand(),
+        "numpy.random.Generator GENERATOR": lambda: GENERATOR.random(),
+        "numpy.random.RandomState STATE": lambda: STATE.normal(),
+        "numpy.random.Generator HELD.generator": lambda: HELD.generator.random(),
+    }
+
+
+@pytest.mark.rules("PRG-7")
+def test_each_read_is_said_with_the_users_line(tmp_path: Any) -> None:
+    path = str(tmp_path / "values.npy")
+    np.save(path, np.arange(3.0))
+    np.savetxt(path.replace(".npy", ".txt"), np.arange(3.0))
+    with open(path, "rb") as opened:
+        for words, read in read_outside(opened, path).items():
+
+            def function(x: Any, read: Callable[[], object] = read) -> Any:
+                read()
+                return x * 2
+
+            with pytest.warns(ExportWarning):
+                said = program(function, al.ones(2)).baked_in
+            line = read.__code__.co_firstlineno
+            assert f"{words.strip()} at test_programs.py:{line}" in said
+            assert {each.rpartition(":")[2] for each in said if " = " not in each} == {str(line)}, (
+                said
+            )
+
+
+@pytest.mark.rules("PRG-7")
+def test_draws_of_numpy_have_the_lines_between_two_events() -> None:
+    def function(x: Any) -> Any:
+        scale = np.random.rand()
+        x = x * scale
+        first, second = np.random.rand(), 1.0
+        second = second + np.random.rand()
+        return x * first * second
+
+    line = function.__code__.co_firstlineno
+    with pytest.warns(ExportWarning):
+        said = program(function, al.ones(2)).baked_in
+    file = "numpy.random at test_programs.py"
+    assert said == (f"{file}:{line + 1}", f"{file}:{line + 3}-{line + 4}")
 
 
 class OfToday(al.nn.Module):
