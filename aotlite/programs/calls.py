@@ -6,9 +6,12 @@ Spec: `specs/programs.md`. Rules: PRG-1 to PRG-9.
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import attrs
 
 from aotlite.eager.base.modes import STATE, is_anomaly_enabled
 from aotlite.eager.base.tensor import Tensor
@@ -35,7 +38,7 @@ from aotlite.programs.entries import entry_of
 from aotlite.programs.files import packed, program_of
 from aotlite.programs.numpy_file import numpy_text
 from aotlite.programs.records import ProgramRecords
-from aotlite.programs.state import ProgramState
+from aotlite.programs.state import KINDS, ProgramState
 from aotlite.stages.s10_runtime.guards.call_facts import ComparedCall
 from aotlite.stages.s10_runtime.guards.writer import MISS
 
@@ -106,7 +109,7 @@ class ExportedProgram:
             )
         call = call_of(args, kwargs)
         if call.form != self._form:
-            self.records.arguments.check(call)
+            call = self.records.arguments.in_form(call)
         leaves = self.records.arguments.leaves(call)
         values = self.records.values(leaves)
         key = tuple(values.values())
@@ -149,7 +152,7 @@ class ExportedProgram:
             ) from error
         why = guarded.why_not(leaves)
         if why is not None:
-            raise ArgumentError(f"program: {why}")
+            raise self._unlike(f"{why}")
         with self._lock:
             if len(self._entries) >= MOST_ENTRIES:
                 self._entries.pop(next(iter(self._entries)))
@@ -165,10 +168,22 @@ class ExportedProgram:
             cut, facts, expected = cut.at(values), facts.at(values), expected.at(values)
         reals = self._tensors(facts, leaves)
         found = facts.values(leaves, reals, cut.meta, cut.convention.bases, cut.partition)
-        misfit = expected.misfit(ComparedCall.of(found), dict(enumerate(program.arguments.names)))
+        names: dict[object, str] = dict(enumerate(program.arguments.names))
+        names.update(self.state_names)
+        misfit = expected.misfit(_of_plain_kinds(ComparedCall.of(found), expected), names)
         if misfit is not None:
             raise ArgumentError(f"program: {misfit}")
         return entry_of(program, cut, found, Compilation.begin(self._options, STAGES))
+
+    def _unlike(self, why: str) -> ArgumentError:
+        """The error for a call that a guard refuses, with the names of arguments and state."""
+        why = re.sub(r"Slots\.tensors\[(\d+)\]", lambda m: self.state.entries[int(m[1])].path, why)
+        names = self.records.arguments.names
+        why = re.sub(r"\bargument (\d+)", lambda m: names[int(m[1])], why)
+        error = ArgumentError(f"program: {why}")
+        if ".grad is " in why:
+            noted(error, "Set it as it was when the program was captured: .grad = None, say.")
+        return error
 
     def _tensors(self, facts: Any, leaves: list[Any]) -> dict[Any, Tensor]:
         reals: dict[Any, Tensor] = facts.tensors(leaves)
@@ -180,7 +195,10 @@ class ExportedProgram:
         return reals
 
     def bind(self, tensors: Mapping[str, Tensor]) -> None:
-        """Puts the caller's tensors in the place of the state: the program writes those then."""
+        """Puts the caller's tensors in the place of the state: the program writes those then.
+        Raises ArgumentError for one that does not fit, and then has put none."""
+        for path, tensor in tensors.items():
+            self.state.check(path, tensor)
         for path, tensor in tensors.items():
             self.state[path] = tensor
 
@@ -209,6 +227,17 @@ class ExportedProgram:
 
     def __repr__(self) -> str:
         return f"<program {self.name}: {len(self.state)} state tensors, order {self.order}>"
+
+
+def _of_plain_kinds(call: ComparedCall, expected: ComparedCall) -> ComparedCall:
+    """The call, with Parameters and Buffers as plain tensors where such were captured, or the other
+    way round: a captured function does not see which of these a tensor is (PRG-4)."""
+    pairs = zip(call.inputs, expected.inputs, strict=True)
+    inputs = [
+        attrs.evolve(one, kind=other.kind) if {one.kind, other.kind} <= KINDS.keys() else one
+        for one, other in pairs
+    ]
+    return attrs.evolve(call, inputs=tuple(inputs))
 
 
 def _described(program: ExportedProgram) -> list[str]:
@@ -259,6 +288,9 @@ def program(
     >>> list(found.state)
     ['layer.weight', 'layer.bias']
     """
+    if not callable(function):
+        got = f"{function!r}"[:80]
+        raise ArgumentError(f"export: the function is {got}, expected a function or a Module")
     if type(order) is not int or order < 1:
         raise ArgumentError(f"export: order is {order!r}, expected an integer of 1 or more")
     made = captured_program(function, args, kwargs, order=order, dynamic_shapes=dynamic_shapes)

@@ -33,6 +33,7 @@ from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.size_regions.choice import symbolic_sizes
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.pipeline.size_regions.region import checked_symbols
+from aotlite.programs.parameters import Parameters
 from aotlite.programs.read_values import texts_of_read
 from aotlite.programs.records import Arguments, ProgramRecords
 from aotlite.programs.state import ProgramState, Slots, StateTensor, copied
@@ -134,7 +135,9 @@ def _arguments(function: Any, call: FlatArguments) -> Arguments:
     rest: Any = (args, kwargs)
     spec = optree.tree_structure(rest, none_is_leaf=True)
     arrays = tuple([j for j, k in enumerate(places) if call.given[k] is not call.leaves[k]])
-    return Arguments(names, tuple(places), spec, arrays)
+    whole = call.args, call.kwargs
+    parameters = Parameters.of(function, whole, lambda leaf: isinstance(leaf, TrackedObject))
+    return Arguments(names, tuple(places), spec, arrays, parameters)
 
 
 def _parameters(function: Any) -> list[str]:

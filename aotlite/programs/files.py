@@ -19,6 +19,7 @@ from aotlite.pipeline.order_records import OrderRecords
 from aotlite.pipeline.record_files import decoded, encoded
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.programs.archive import MAX_BYTES, Archive, unpacked
+from aotlite.programs.parameters import Parameters
 from aotlite.programs.records import (
     Arguments,
     ProgramRecords,
@@ -46,10 +47,11 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
     "reached": tuple,
     "sources": dict,
     "rooms": dict,
+    "parameters": tuple,
     "state": tuple,
 }
 """The parts of a program in a file, with their types."""
-_LATER: Final[Mapping[str, Any]] = {"rooms": {}}
+_LATER: Final[Mapping[str, Any]] = {"rooms": {}, "parameters": ()}
 """The parts that files of earlier releases do not have, and what stands for them."""
 
 
@@ -59,6 +61,7 @@ def packed(of: ProgramRecords, state: ProgramState) -> bytes:
     if sys.byteorder != "little":
         raise ExportError("export: this machine is big-endian, expected a little-endian one")
     rows, arrays = written_state(state)
+    parameters = of.arguments.parameters.written()
     root = {
         "name": of.name,
         "names": of.arguments.names,
@@ -74,6 +77,7 @@ def packed(of: ProgramRecords, state: ProgramState) -> bytes:
         "reached": of.reached,
         "sources": written_sources(of.sources),
         **({"rooms": dict(of.rooms)} if of.rooms else {}),
+        **({"parameters": parameters} if parameters else {}),
         "state": tuple(rows),
     }
     outside = {"state": state.slots}
@@ -126,6 +130,10 @@ def _records(root: dict[str, Any], guards: Any) -> ProgramRecords:
     spec = root["containers"].spec
     if spec is None or spec.num_leaves != len(root["places"]) or not _is_of_a_call(spec):
         raise Unread(Said("other containers"), "those of (args, kwargs)", ".containers")
+    form: Any = optree.tree_unflatten(spec, [0] * spec.num_leaves)
+    parameters = Parameters.read(root["parameters"], form)
+    if parameters is None:
+        raise Unread(Said("other data"), "parameters that take the arguments", ".parameters")
     sources = sources_from(root["sources"])
     if sources is None or any(each.argument >= len(names) for each in sources.values()):
         raise Unread(Said("other data"), "the places of symbols", ".sources")
@@ -139,7 +147,7 @@ def _records(root: dict[str, Any], guards: Any) -> ProgramRecords:
     _check_orders(root["orders"])
     return ProgramRecords(
         name=root["name"],
-        arguments=Arguments(names, root["places"], spec, root["arrays"]),
+        arguments=Arguments(names, root["places"], spec, root["arrays"], parameters),
         records=root["records"],
         facts=root["facts"],
         call=root["call"],

@@ -11,12 +11,13 @@ from typing import Any
 import attrs
 import optree
 
-from aotlite.ir.errors import ArgumentError
+from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.symbols.assumption import Assumption
 from aotlite.ir.symbols.polynomial import Range
-from aotlite.pipeline.arguments import FlatArguments, dict_orders
+from aotlite.pipeline.arguments import FlatArguments, call_of, dict_orders
 from aotlite.pipeline.order_records import OrderRecords
 from aotlite.pipeline.size_regions.records import StageRecords
+from aotlite.programs.parameters import Parameters
 from aotlite.stages.records.symbolic_sizes import NumberSource, SizeSource, Source
 from aotlite.stages.s10_runtime.guards.call_facts import ComparedCall
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts
@@ -35,6 +36,7 @@ class Arguments:
     """The containers of (args, kwargs) as a call passes them."""
     arrays: tuple[int, ...]
     """The numbers of those that are ndarrays."""
+    parameters: Parameters = attrs.field(factory=Parameters)
 
     @property
     def form(self) -> object:
@@ -51,14 +53,21 @@ class Arguments:
             found[place] = leaf
         return found
 
-    def check(self, call: FlatArguments) -> None:
-        """Raises ArgumentError for arguments in other containers."""
+    def in_form(self, call: FlatArguments) -> FlatArguments:
+        """The call as the captured one was spelled. Raises ArgumentError for another call."""
+        whole: Any = optree.tree_unflatten(self.spec, [0] * self.spec.num_leaves)
+        if self.parameters.rows:
+            made = self.parameters.like((call.args, call.kwargs), whole)
+            call = call if made is None else call_of(*made)
         if call.form == self.form:
-            return
+            return call
         got, expected = (_shape_words(each) for each in (call.spec, self.spec))
         if got == expected:
             got, expected = f"{got} with ndarrays at {call.form[2]}", f"{self.arrays}"
-        raise ArgumentError(f"program: the arguments are {got}, expected {expected}")
+        error = ArgumentError(f"program: the arguments are {got}, expected {expected}")
+        if sorted(got) == sorted(expected):
+            noted(error, "Pass keys of dicts in the same order: the function can see it.")
+        raise error
 
 
 def _shape_words(spec: Any) -> str:

@@ -67,7 +67,8 @@ class ProgramState(MutableMapping[str, Tensor]):
             )
         return self.slots.tensors[self._numbers[path]]
 
-    def __setitem__(self, path: str, value: Tensor) -> None:
+    def check(self, path: str, value: Tensor) -> None:
+        """Raises ArgumentError for a tensor that cannot take the place of the one at a path."""
         before = self[path]
         if not isinstance(value, Tensor):
             got = type(value).__name__
@@ -76,6 +77,9 @@ class ProgramState(MutableMapping[str, Tensor]):
             raise ArgumentError(
                 f"program: state {path!r} is {_words(value)}, expected {_words(before)}"
             )
+
+    def __setitem__(self, path: str, value: Tensor) -> None:
+        self.check(path, value)
         number = self._numbers[path]
         owner = self.entries[number].gradient_of
         self.slots.tensors[number] = value

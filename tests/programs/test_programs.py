@@ -144,7 +144,7 @@ WRONG = {
     "its type": (SCALED, ({"x": al.ones(2, 3)}, 2.0), "by is 2.0, expected 2"),
     "no tensor": (SCALED, ({"x": 1.0}, 2), "batch['x'] is a float, expected a tensor"),
     "containers": (SCALED, ([al.ones(2, 3)], 2), "are ([_], _), expected ({'x': _}, _)"),
-    "too few": (SCALED, ({"x": al.ones(2, 3)},), "expected ({'x': _}, _)"),
+    "too few": (SCALED, ({"x": al.ones(2, 3)},), "by is left out, expected an argument"),
     "one object": (WRITTEN, (one, one), "expected"),
     "shared memory": (WRITTEN, (one, one.view(2)), "the memory that inputs share is"),
     "symbols": (ROWS, (al.ones(4, 5),), "x is f32[4, 5], expected f32[4, 3]"),

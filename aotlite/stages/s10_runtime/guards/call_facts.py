@@ -8,7 +8,7 @@ Spec: `specs/programs.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -28,6 +28,9 @@ from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedValues
 from aotlite.stages.s10_runtime.guards.writer import in_few_words
+
+Names = Mapping[object, str]
+"""The names of the flat arguments by number, and of hidden inputs by the names of their roles."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -119,17 +122,19 @@ class ComparedCall(Record):
         leaves = [concrete(leaf, values) for leaf in self.leaves]
         return attrs.evolve(self, inputs=tuple(inputs), leaves=tuple(leaves))
 
-    def misfit(self, call: ComparedCall, names: Mapping[int, str]) -> GuardFailure | None:
+    def misfit(self, call: ComparedCall, names: Names) -> GuardFailure | None:
         """The first difference of a call; None if an entry made for these facts is valid for it.
-        `names` are those of the flat arguments."""
+        `names` are for the words."""
         return next(self._differences(call, names), None)
 
-    def _differences(self, call: ComparedCall, names: Mapping[int, str]) -> Iterator[GuardFailure]:
+    def _differences(self, call: ComparedCall, names: Names) -> Iterator[GuardFailure]:
         if call.grad_mode is not self.grad_mode:
             yield GuardFailure("grad mode", f"{call.grad_mode}", f"{self.grad_mode}")
         for place, (mine, its) in enumerate(zip(self.leaves, call.leaves, strict=True)):
             if not _is_like(mine, its):
-                yield GuardFailure(names[place], _words(its, names), _words(mine, names))
+                is_own = isinstance(mine, Primal) and mine.index == place
+                wanted = "a tensor of its own" if is_own else _words(mine, names)
+                yield GuardFailure(names[place], _words(its, names), wanted)
         for one, other in zip(self.inputs, call.inputs, strict=True):
             if one.differences(other):
                 yield GuardFailure(_name(one.role, names), str(other), str(one))
@@ -140,7 +145,9 @@ class ComparedCall(Record):
             ("the bytes of an input's memory", self.storage_bytes, call.storage_bytes),
         ):
             if own != found:
-                yield GuardFailure(what, str(found), str(own))
+                inputs = [_name(each.role, names) for each in self.inputs]
+                shown = [_facts_words(each, inputs, names) for each in (found, own)]
+                yield GuardFailure(what, *shown)
         both = zip(self.families, call.families, strict=False)
         if len(self.families) != len(call.families) or any(_unlike(*pair) for pair in both):
             yield GuardFailure("the base of which inputs are views", "another", "as when captured")
@@ -180,9 +187,20 @@ def _is_like(mine: object, its: object) -> bool:
     return mine == its and repr(mine) == repr(its) or (mine != mine and its != its)
 
 
-def _words(value: object, names: Mapping[int, str]) -> str:
+def _facts_words(facts: Any, inputs: Sequence[str], names: Names) -> str:
+    """Facts by role, or `shared_memory`, with the names of inputs."""
+    if isinstance(facts, dict):
+        return ", ".join([f"{fact} for {_name(role, names)}" for role, fact in facts.items()])
+    groups, *pairs = facts or ((),)
+    lines = [f"one for {' and '.join([inputs[k] for k in group])}" for group in groups]
+    for i, j, distance in (pair for each in pairs for pair in each):
+        lines.append(f"{inputs[j]} {distance} bytes behind {inputs[i]}")
+    return ", ".join(lines) or "none"
+
+
+def _words(value: object, names: Names) -> str:
     return f"the tensor {_name(value, names)}" if isinstance(value, Primal) else in_few_words(value)
 
 
-def _name(role: object, names: Mapping[int, str]) -> str:
-    return names[role.index] if isinstance(role, Primal) else str(role)
+def _name(role: object, names: Names) -> str:
+    return names[role.index] if isinstance(role, Primal) else names.get(f"{role}", f"{role}")
