@@ -155,8 +155,8 @@ def descriptors_of(fn: Callable[..., object], *args: object, **kwargs: object) -
     >>> found = descriptors_of(lambda model, batch: model(batch["x"]).sum(), model, batch)
     >>> print(found.forward)
     input 0: argument batch['x']
-    input 1: parameter weight
-    input 2: parameter bias
+    input 1: parameter model.weight
+    input 2: parameter model.bias
     output 0: result
     output 1: saved value primals_1, checked
     """

@@ -51,11 +51,12 @@ class ParamInput(Descriptor):
     """A parameter of a Module that the function reaches."""
 
     name: str
-    """Its qualified name in the outermost Module on the way to it: `layers.0.weight`."""
+    """Its qualified name, which no other parameter or buffer of the call has: `layers.0.weight` in
+    the Module that is called, `model.layers.0.weight` in another one that the function reaches."""
     place: str
-    """The way to it in words: `model.layers[0].weight`."""
+    """The way to it as guards say it: `argument 0.layers.0.weight`."""
     also: tuple[str, ...] = ()
-    """Its other qualified names in that Module: it is tied."""
+    """Its other qualified names: it is tied."""
 
     def __str__(self) -> str:
         return f"parameter {self.name}"
@@ -79,6 +80,7 @@ class ReachedInput(Descriptor):
     a global, an optimizer's state."""
 
     place: str
+    """The way to it by the names in the user's code: `table['scale']`."""
 
     def __str__(self) -> str:
         return self.place

@@ -7,8 +7,9 @@ Rules: TRC-8. Spec: `specs/descriptors.md`.
 
 from __future__ import annotations
 
-import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import attrs
@@ -16,6 +17,7 @@ import optree
 
 from aotlite.descriptors import kinds
 from aotlite.descriptors.kinds import AnyDescriptor, Key
+from aotlite.descriptors.place_words import parameter_names, words_of
 from aotlite.eager.tracked_objects import own_attributes
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph import role as roles
@@ -30,6 +32,7 @@ from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.records.metadata.function_facts import AliasOfBase
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput
+from aotlite.stages.s1_capture.environment.access_search import AccessPathIndex
 
 
 @attrs.frozen(eq=False)
@@ -46,6 +49,10 @@ class GraphDescriptors:
         lines += [f"size {name}: {each}" for name, each in self.sizes.items()]
         lines += [f"output {i}: {each}" for i, each in enumerate(self.outputs)]
         return "\n".join(lines)
+
+
+_Owner = tuple[AccessPath, str]
+"""The way to a Module, and a qualified name in it."""
 
 
 class EntryRecords(Protocol):
@@ -81,8 +88,13 @@ class Names:
         self.function, self.call, self.entry = function, call, entry
         self.parameters = parameter_names(function)
         """The names of the parameters that positional arguments fill, in order."""
-        self.owners: dict[int, AccessPath] = {}
-        """The ways to the Modules that hold hidden inputs, by the number of the input."""
+        self.owners: dict[int, _Owner] = {}
+        """The ways to the Modules that hold hidden inputs, and the names in them, by the number of
+        the input."""
+        self._described: dict[int, Callable[..., AnyDescriptor]] | None = None
+        """What makes the descriptors of hidden inputs, by number."""
+        self._states: dict[int, dict[int, list[str]]] = {}
+        self._places: AccessPathIndex | None = None
         whole: Any = (call.args, call.kwargs)
         self._leaf_paths = optree.tree_paths(whole, none_is_leaf=True)
         spec = entry.containers.spec
@@ -126,30 +138,69 @@ class Names:
         return ("args", first - len(self.parameters), *rest)
 
     def _hidden(self, role: roles.Hidden) -> AnyDescriptor:
-        way = self.entry.hidden.get(role.index)
-        found = None if way is None else self._state(role, way)
-        return kinds.ReachedInput(role.place, role=role) if found is None else found
+        if self._described is None:
+            self._described = self._of_places()
+        make = self._described.get(role.index)
+        return kinds.ReachedInput(role.place, role=role) if make is None else make(role=role)
 
-    def _state(self, role: roles.Hidden, way: AccessPath) -> AnyDescriptor | None:
-        """The descriptor of a parameter or buffer of a Module on the way to it."""
-        leaves = self.call.leaves
-        held = way.resolve(leaves)
+    def _of_places(self) -> dict[int, Callable[..., AnyDescriptor]]:
+        """What makes the descriptors of hidden inputs, by number. Each name is that of one."""
+        hidden = self.entry.hidden
+        names = {index: self._names(way) for index, way in hidden.items()}
+        first = Counter([next(iter(found), "") for found in names.values()])
+        made: dict[int, Callable[..., AnyDescriptor]] = {}
+        taken: set[str] = set()
+        for index, way in hidden.items():
+            found = names[index]
+            if not found:
+                made[index] = partial(kinds.ReachedInput, self._words(way) or str(way))
+                continue
+            if first[next(iter(found))] > 1:  # two functions have a variable of one name
+                found = self._names(way, is_whole=True)
+            name, *also = found
+            self.owners[index] = found[name]
+            name = f"{name} ({index})" if name in taken else name
+            taken.add(name)
+            is_parameter = isinstance(way.resolve(self.call.leaves), Parameter)
+            kind = kinds.ParamInput if is_parameter else kinds.BufferInput
+            made[index] = partial(kind, name, str(way), tuple(also))
+        return made
+
+    def _names(self, way: AccessPath, *, is_whole: bool = False) -> dict[str, _Owner]:
+        """The names of a parameter or buffer in the outermost Modules on the ways to it."""
+        held = way.resolve(self.call.leaves)
+        found: dict[str, _Owner] = {}
         if not isinstance(held, (Parameter, Buffer)):
-            return None
-        for end in range(len(way.path)):
-            to_module = AccessPath(way.argument, way.function, way.path[:end])
-            module = to_module.resolve(leaves)
-            if isinstance(module, Module):
-                names = [
-                    each.path
-                    for each in state_places(module)
-                    if own_attributes(each.owner)[each.name] is held
-                ]
-                if names:
-                    self.owners[role.index] = to_module
-                    kind = kinds.ParamInput if isinstance(held, Parameter) else kinds.BufferInput
-                    return kind(names[0], str(way), tuple(names[1:]), role=role)
-        return None
+            return found
+        for each in (way, *self._index(way).all_of(held)):
+            for end in range(len(each.path)):
+                to_module = AccessPath(each.argument, each.function, each.path[:end])
+                module = to_module.resolve(self.call.leaves)
+                if isinstance(module, Module) and (names := self._state_of(module).get(id(held))):
+                    before = self._words(to_module, is_whole=is_whole)
+                    for name in names:
+                        text = f"{before}.{name}" if before else name
+                        found.setdefault(text, (to_module, name))
+                    break
+        return found
+
+    def _state_of(self, module: Module) -> dict[int, list[str]]:
+        """The qualified names of the parameters and buffers of a Module, by their ids."""
+        if id(module) not in self._states:
+            found = self._states[id(module)] = {}
+            for each in state_places(module):
+                held = own_attributes(each.owner)[each.name]
+                found.setdefault(id(held), []).append(each.path)
+        return self._states[id(module)]
+
+    def _index(self, way: AccessPath) -> AccessPathIndex:
+        if self._places is None:
+            self._places = AccessPathIndex(way.function, self.call.leaves)
+        return self._places
+
+    def _words(self, way: AccessPath, *, is_whole: bool = False) -> str:
+        arguments = [kinds.path_text(self.argument_path(k)) for k in range(len(self._leaf_paths))]
+        return words_of(way, self.call.leaves, arguments, is_whole=is_whole)
 
     def base(self, role: roles.Role) -> BaseInput:
         """How the memory of a synthetic base is made from its members."""
@@ -250,14 +301,3 @@ _MAKERS: Mapping[type, Callable[[Names, Any], AnyDescriptor]] = {
     roles.SavedSize: Names._saved_size,
     roles.Rewritten: _of(kinds.RewrittenOutput),
 }
-
-
-def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of the parameters that positional arguments fill, in order."""
-    called = function.forward if isinstance(function, Module) else function
-    try:
-        found = inspect.signature(called).parameters.values()
-    except (TypeError, ValueError):  # a function of C
-        return ()
-    kinds_ = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return tuple([each.name for each in found if each.kind in kinds_])

@@ -68,8 +68,9 @@ def _argument(names: Names, of: kinds.PlainInput, moment: Moment) -> Any:
 def _state(names: Names, of: kinds.ParamInput | kinds.BufferInput, moment: Moment) -> Any:
     role = of.role
     assert isinstance(role, Hidden)
-    value = names.owners[role.index].resolve(names.leaves(moment.args, moment.kwargs))
-    for attribute in of.name.split("."):
+    to_module, name = names.owners[role.index]
+    value = to_module.resolve(names.leaves(moment.args, moment.kwargs))
+    for attribute in name.split("."):
         value = getattr(value, attribute)
     return value
 

@@ -16,7 +16,7 @@ import attrs
 from aotlite.api import CompiledFunction
 from aotlite.descriptors import BufferInput, GraphDescriptors, Names, ParamInput
 from aotlite.descriptors.kinds import AnyDescriptor
-from aotlite.descriptors.names import parameter_names
+from aotlite.descriptors.place_words import parameter_names
 from aotlite.eager.base.modes import enable_grad, no_grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import optree
 
-from aotlite.descriptors.names import parameter_names
+from aotlite.descriptors.place_words import parameter_names
 from aotlite.eager.base.modes import is_grad_enabled, set_grad_enabled
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper

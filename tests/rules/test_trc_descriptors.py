@@ -107,6 +107,8 @@ def check(
         names = Names(function, call, entry)
         before, geometries, log.runs = {}, {}, []
         forward = names.of_graph(entry.partition.forward)
+        state = [x.name for x in forward.inputs if isinstance(x, (ParamInput, BufferInput))]
+        assert len(state) == len({*state})
         for each in forward.inputs:
             if not isinstance(each, UNREAD):
                 value = read(names, each, Moment(given, kwargs))
@@ -314,10 +316,10 @@ def test_a_module_among_the_arguments() -> None:
     _, seen = check(loss, (model, al.ones(2, 3)), again=lambda: (model, al.zeros(2, 3)))
     assert [str(each) for each in seen[:5]] == [
         "argument x",
-        "parameter 0.weight",
-        "parameter 0.bias",
-        "parameter 1.weight",
-        "parameter 1.bias",
+        "parameter model.0.weight",
+        "parameter model.0.bias",
+        "parameter model.1.weight",
+        "parameter model.1.bias",
     ]
 
 
@@ -325,7 +327,7 @@ def test_tensors_that_are_reached_otherwise() -> None:
     table = {"scale": al.ones(2)}
     _, seen = check(lambda x: x * table["scale"], (al.ones(2),))
     [reached] = {each for each in seen if isinstance(each, ReachedInput)}
-    assert reached.place == "closure of <lambda>, cell 0['scale']"
+    assert reached.place == "table['scale']"
 
 
 def test_ndarrays_and_keyword_arguments() -> None:
@@ -453,7 +455,7 @@ def test_parameters_have_gradients_and_results_have_tangents() -> None:
     found = descriptors_of(lambda x: (net(x), x.sin()), al.ones(1, 3, requires_grad=True))
     names, joint = found.names, found.joint_graph
     with_gradients = parameters_with_gradients(names, joint)
-    assert list(with_gradients) == ["0.weight", "0.bias"] == list(parameters(names, joint))
+    assert list(with_gradients) == ["net.0.weight", "net.0.bias"] == list(parameters(names, joint))
     outputs = dict(zip(map(str, found.joint.outputs), joint.outputs, strict=True))
     for name, (node, gradient) in with_gradients.items():
         assert node in joint.placeholders
