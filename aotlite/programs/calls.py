@@ -39,6 +39,7 @@ from aotlite.programs.files import packed, program_of
 from aotlite.programs.numpy_file import numpy_text
 from aotlite.programs.records import ProgramRecords
 from aotlite.programs.state import KINDS, ProgramState
+from aotlite.python_export import check_options
 from aotlite.stages.s10_runtime.guards.call_facts import ComparedCall
 from aotlite.stages.s10_runtime.guards.writer import MISS
 
@@ -220,6 +221,7 @@ class ExportedProgram:
         >>> "_lambda_(x)" in double.to_python()
         True
         """
+        check_options(options)
         return numpy_text(self.records, self.state, path, **options)
 
     def __str__(self) -> str:

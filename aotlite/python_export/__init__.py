@@ -41,6 +41,7 @@ from aotlite.python_export.program_facts import GivenCall, PythonProgram, progra
 from aotlite.python_export.pullback_text import PullbackText
 
 ARRAY_MODULES = ("numpy", "cupy")
+_OPTIONS = ("backward", "state", "ml_dtypes", "array_module")
 
 
 def python_text(
@@ -85,6 +86,13 @@ def check_array_module(name: str, *, ml_dtypes: bool) -> None:
         raise ArgumentError("to_python: ml_dtypes is True for CuPy, expected False")
 
 
+def check_options(options: Mapping[str, object]) -> None:
+    """Raises ArgumentError for an option that no file has."""
+    for name in options:
+        if name not in _OPTIONS:
+            raise ArgumentError(f"to_python: {name!r} is no option, expected {', '.join(_OPTIONS)}")
+
+
 class PythonFiles:
     """The method of a compiled function that writes it as a file."""
 
@@ -114,6 +122,12 @@ class PythonFiles:
         """
         make: Any = type(self)
         sizes = options.pop("dynamic", False)
+        check_options(options)
+        if not isinstance(args, (tuple, list)):
+            raise ArgumentError(
+                f"to_python: args is a {type(args).__name__}, expected a tuple or list of the "
+                "arguments: (x,)"
+            )
         alone = make(self.function, written_options(self.options, dynamic=sizes))
         with warning_of_fixed(f"to_python: {self._name}") as fixed:
             alone.prepare(*args, **(kwargs or {}))

@@ -17,8 +17,10 @@ from aotlite.export import (
     aot_export_joint_simple,
     aot_export_joint_with_descriptors,
     aot_export_module,
+    program,
     to_python,
 )
+from aotlite.interchange import OnnxProgram, to_onnx, to_stablehlo
 from aotlite.ir.run.interpreter import run_graph
 from aotlite.subclasses import QuantizedTensor, TwoTensor, unwrap_subclass_parameters
 
@@ -146,7 +148,7 @@ def test_written_argument_that_is_there_twice_is_refused() -> None:
     text = r"user input 0 and user input 1 share the memory f32\[2\], and one of them is written"
     with pytest.raises(al.ExportError, match=text):
         aot_export_module(Body(writes), (x, x))
-    module = Body(lambda self, x: (self.b.add_(1) * x,), b=nn.Buffer(ones()))
+    module: Any = Body(lambda self, x: (self.b.add_(1) * x,), b=nn.Buffer(ones()))
     with pytest.raises(al.ExportError, match="buffer 'b' and user input 0 share the memory"):
         aot_export_module(module, (module.b[:],))
 
@@ -271,10 +273,35 @@ def test_arguments_of_other_types_are_refused() -> None:
             aot_export_module(module, (x,), trace_joint=True, output_loss_index=index)  # type: ignore[arg-type]
     aot_export_module(module, (x,), trace_joint=True, output_loss_index=np.int64(0))  # type: ignore[arg-type]
     calls: list[Callable[[], object]] = [
-        lambda: aot_export_module(module, x),  # type: ignore[arg-type]
-        lambda: aot_export_joint_simple(lambda x: (x * 2,), x, trace_joint=False),  # type: ignore[arg-type]
-        lambda: aot_export_joint_with_descriptors(module, x),  # type: ignore[arg-type]
+        lambda: aot_export_module(module, x),
+        lambda: aot_export_joint_simple(lambda x: (x * 2,), x, trace_joint=False),
+        lambda: aot_export_joint_with_descriptors(module, x),
     ]
     for call in calls:
         with pytest.raises(al.ArgumentError, match="args is a Tensor, expected a tuple or list"):
             call()
+
+
+def test_programs_that_leave_name_what_they_take(tmp_path: Any) -> None:
+    """Words of the library for a function that is not compiled, a path, and unknown options."""
+    pytest.importorskip("onnxruntime")
+    double: Any = al.compile(lambda x: x * 2, backend="reference")
+    double(ones())
+    printers: list[Callable[..., object]] = [to_onnx, to_stablehlo]
+    for to in printers:
+        with pytest.raises(al.ArgumentError, match="the program is <function .*, expected the gra"):
+            to(lambda x: x * 2)
+    path = tmp_path / "double.onnx"
+    to_onnx(double, path)
+    found = OnnxProgram(path)({"primals_0": np.ones(2, np.float32)})
+    assert found["output_0"].tolist() == [2, 2]
+    with pytest.raises(
+        al.ArgumentError, match="the model is 3, expected a model that to_onnx made"
+    ):
+        OnnxProgram(3)  # type: ignore[arg-type]
+    calls: list[Callable[..., object]] = [double.to_python, program(double, ones()).to_python]
+    for call in calls:
+        with pytest.raises(al.ArgumentError, match="to_python: 'foo' is no option, expected backw"):
+            call(foo=1)
+    with pytest.raises(al.ArgumentError, match="to_python: args is a Tensor, expected a tuple or"):
+        double.to_python(args=ones())

@@ -15,7 +15,7 @@ import numpy as np
 
 from aotlite.interchange.arrays.target import Value
 from aotlite.ir.arrays import Array
-from aotlite.ir.errors import ArgumentError, UnsupportedError
+from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import RNG_INPUTS, RNG_OUTPUTS, Hidden, MutatedInput, Role
 from aotlite.ir.ops.shape.copies import COPY_
@@ -78,8 +78,18 @@ class HasForward(Protocol):
 
 
 def graph_of(source: Graph | HasForward) -> Graph:
-    """The graph itself, or the forward of what has one."""
-    return source if isinstance(source, Graph) else source.forward_graph
+    """The graph itself, or the forward of what has one. Raises ArgumentError for what has none."""
+    if isinstance(source, Graph):
+        return source
+    if not hasattr(type(source), "forward_graph"):
+        raise noted(
+            ArgumentError(
+                f"interchange: the program is {source!r}, expected the graph of an export, a "
+                "compiled function that has run, or a captured program"
+            ),
+            "Call compile(fn) once, or export a Module by aot_export_module.",
+        )
+    return source.forward_graph
 
 
 def convention_of(source: Graph | HasForward, signature: Any = None) -> ProgramConvention:

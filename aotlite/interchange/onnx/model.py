@@ -100,6 +100,14 @@ def _onnx() -> tuple[Any, Any]:
     return helper, checker
 
 
+def loaded(path: str | PathLike[str]) -> ModelProto:
+    """The model in a file that `to_onnx` wrote."""
+    _onnx()
+    from onnx import load
+
+    return load(path)
+
+
 def _printed(
     graph: Graph, convention: ProgramConvention, opset: int
 ) -> tuple[OnnxPrinter, list[tuple[str, Value]]]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
 from aotlite.interchange.arrays.convention import called, checked
-from aotlite.interchange.onnx.model import KEY, to_onnx
+from aotlite.interchange.onnx.model import KEY, loaded, to_onnx
 from aotlite.ir.arrays import Array
 from aotlite.ir.errors import ArgumentError, MissingExtraError
 from aotlite.ir.graph import Graph
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class OnnxProgram:
-    """A model that `to_onnx` made, as a function of arrays by name.
+    """A model that `to_onnx` made, or the file of one, as a function of arrays by name.
 
     >>> import aotlite as al
     >>> f = al.compile(lambda x: x.mul_(2.0).sum(), backend="reference")
@@ -34,7 +35,13 @@ class OnnxProgram:
     {'updated_primals_0': [2.0, 2.0, 2.0], 'output_0': 6.0}
     """
 
-    def __init__(self, model: ModelProto) -> None:
+    def __init__(self, model: ModelProto | str | PathLike[str]) -> None:
+        if isinstance(model, (str, PathLike)):
+            model = loaded(model)
+        if not hasattr(model, "metadata_props"):
+            raise ArgumentError(
+                f"onnx: the model is {model!r}, expected a model that to_onnx made, or its path"
+            )
         found = {each.key: each.value for each in model.metadata_props}
         if KEY not in found:
             raise ArgumentError(
