@@ -249,7 +249,7 @@ def test_the_backward_takes_saved_values_and_tangents_and_returns_gradients_in_o
         lines = backward.print_readable(print_output=False).splitlines()
         if backward.outputs:
             assert lines[-1].endswith("# " + ", ".join(map(str, backward.output_roles)))
-    assert seen > 60
+    assert seen > 20
 
 
 @pytest.mark.rules("META-21")
