@@ -37,7 +37,7 @@ from aotlite.programs.capture import captured_program
 from aotlite.programs.entries import entry_of
 from aotlite.programs.files import packed, program_of
 from aotlite.programs.numpy_file import numpy_text
-from aotlite.programs.records import ProgramRecords
+from aotlite.programs.records import MOST_ORDER, ProgramRecords
 from aotlite.programs.state import KINDS, ProgramState
 from aotlite.python_export import check_options
 from aotlite.stages.s10_runtime.guards.call_facts import ComparedCall
@@ -277,7 +277,7 @@ def program(
 
     The function runs once, on fakes, and nothing is written. Modules and optimizers among the
     arguments become state, like all that the function reaches: a call passes the other arguments.
-    `order` is how often results can be differentiated; `dynamic_shapes` as for `compile`.
+    `order` is how often results can be differentiated, up to 5; `dynamic_shapes` as for `compile`.
     Raises ExportError for what no program can hold (PRG-10). Warns (`ExportWarning`) of clocks,
     files and random numbers whose answers are fixed.
 
@@ -293,8 +293,9 @@ def program(
     if not callable(function):
         got = f"{function!r}"[:80]
         raise ArgumentError(f"export: the function is {got}, expected a function or a Module")
-    if type(order) is not int or order < 1:
-        raise ArgumentError(f"export: order is {order!r}, expected an integer of 1 or more")
+    if type(order) is not int or not 1 <= order <= MOST_ORDER:
+        got = f"{order!r}"[:80]
+        raise ArgumentError(f"export: order is {got}, expected an integer of 1 to {MOST_ORDER}")
     made = captured_program(function, args, kwargs, order=order, dynamic_shapes=dynamic_shapes)
     found = ExportedProgram(made.records, made.state)
     calls = [each for each in found.baked_in if " at " in each and " = " not in each]

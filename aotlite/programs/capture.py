@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import attrs
@@ -55,6 +56,8 @@ from aotlite.stages.records.guards.snapshots import PLAIN
 from aotlite.stages.s10_runtime.guards.call_facts import ComparedCall
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts
 
+MOST_GRAPHS = 128
+"""The most derivatives, of all orders together, for all choices of gradients that arrive."""
 MOST_RESULTS = 16
 """The most differentiable results for which further orders are exported."""
 
@@ -356,7 +359,8 @@ class _Taking:
         first: Any = found.orders
         higher, tape, values = _first(first)
         tangents = tuple(self.cut.joint.layouts)
-        return _tree(higher, tape, values, tangents, order), tuple(tape.higher_order_inputs)
+        tree = _tree(higher, tape, values, tangents, order, count(1))
+        return tree, tuple(tape.higher_order_inputs)
 
 
 def _first(orders: Any) -> tuple[Any, Any, Any]:
@@ -365,10 +369,22 @@ def _first(orders: Any) -> tuple[Any, Any, Any]:
     return make.func.__self__, *make.args
 
 
-def _tree(higher: Any, tape: Any, values: Any, tangents: Sequence[Any], order: int) -> Any:
+def _tree(
+    higher: Any,
+    tape: Any,
+    values: Any,
+    tangents: Sequence[Any],
+    order: int,
+    numbers: Iterator[int],
+) -> Any:
     """For each choice of arriving gradients the next order, with the orders behind it."""
     found = []
     for arriving in _choices(tangents):
+        if next(numbers) > MOST_GRAPHS:
+            _refuse(
+                f"has more than {MOST_GRAPHS} derivatives",
+                "Export it for a lower order, or detach results and inputs that need no gradient.",
+            )
         try:
             cut: OrderCut = higher.cut(tape, values, arriving)
         except UnsupportedError:  # which the run raises, too: there is no such order
@@ -377,7 +393,7 @@ def _tree(higher: Any, tape: Any, values: Any, tangents: Sequence[Any], order: i
         behind: Any = ()
         if order > 2 and records.partition.backward is not None:
             results = tuple(records.joint.layouts)
-            behind = _tree(higher, cut.kept_tape, higher.values(cut), results, order - 1)
+            behind = _tree(higher, cut.kept_tape, higher.values(cut), results, order - 1, numbers)
         found.append((tuple(arriving.items()), records, behind))
     return tuple(found)
 

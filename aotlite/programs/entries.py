@@ -17,7 +17,7 @@ from aotlite.ir.graph.role import Incoming, Role
 from aotlite.pipeline import lowering
 from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.size_regions.records import StageRecords
-from aotlite.programs.records import ProgramRecords
+from aotlite.programs.records import MOST_ORDER, ProgramRecords
 from aotlite.stages.s10_runtime.backward.double_backward import CompiledOrder, CompiledOrders
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan, Derivatives
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedValues
@@ -76,7 +76,11 @@ def derivatives_of(
 
 def _ends(most: int) -> str:
     what = f"The program was exported for derivatives of order {most}"
-    return f"{what}: export it with order={most + 1}."
+    return (
+        f"{what}, the highest."
+        if most >= MOST_ORDER
+        else f"{what}: export it with order={most + 1}."
+    )
 
 
 @attrs.frozen

@@ -6,7 +6,7 @@ Spec: `specs/programs.md`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import optree
@@ -21,6 +21,9 @@ from aotlite.programs.parameters import Parameters
 from aotlite.stages.records.symbolic_sizes import NumberSource, SizeSource, Source
 from aotlite.stages.s10_runtime.guards.call_facts import ComparedCall
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts
+
+MOST_ORDER: Final = 5
+"""The highest order: the graphs of one more are some five times as many."""
 
 
 @attrs.frozen(eq=False)

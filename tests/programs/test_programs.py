@@ -20,6 +20,7 @@ from aotlite.cli.digits import EAGER, Session, step
 from aotlite.data import load_digits
 from aotlite.export import ExportedProgram, program
 from aotlite.ir.errors import ArgumentError, ExportError, ExportWarning, UnsupportedError
+from aotlite.programs import capture
 from aotlite.programs.files import packed, program_of
 from aotlite.subclasses import TwoTensor
 from tests.programs.drawn_programs import faults, saved
@@ -363,7 +364,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
             al.ones(2, requires_grad=True),
             order=0,
         ),
-        "order is 0, expected an integer of 1 or more",
+        "order is 0, expected an integer of 1 to 5",
+    ),
+    "a high order": (
+        lambda: program(lambda x: x.sin() * x, al.ones(2, requires_grad=True), order=6),
+        "order is 6, expected an integer of 1 to 5",
     ),
 }
 
@@ -381,6 +386,17 @@ def test_what_no_program_holds_is_refused_with_advice(
     with pytest.raises((ExportError, UnsupportedError, ArgumentError)) as caught:
         make()
     assert words in str(caught.value)
+
+
+@pytest.mark.rules("PRG-9", "PRG-10")
+def test_derivatives_of_all_orders_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Orders 2 and 3 have six graphs here."""
+    x = al.ones(2, requires_grad=True)
+    monkeypatch.setattr(capture, "MOST_GRAPHS", 6)
+    program(lambda x: x.sin() * x, x, order=3)
+    monkeypatch.setattr(capture, "MOST_GRAPHS", 5)
+    with pytest.raises(ExportError, match="has more than 5 derivatives"):
+        program(lambda x: x.sin() * x, x, order=3)
 
 
 @pytest.mark.rules("PRG-2", "PRG-4")
