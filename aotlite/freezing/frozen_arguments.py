@@ -14,6 +14,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import attrs
@@ -99,19 +100,20 @@ class FrozenArguments:
     def _modules(self, flat: Sequence[object]) -> Iterator[tuple[str, Module]]:
         if isinstance(self.function, Module):
             yield "", self.function
-        for index, value in enumerate(flat):
+        for words, value in zip(self._words(), flat, strict=True):
             if isinstance(value, Module):
-                yield f"argument {index}", value
+                yield words, value
+
+    def _words(self) -> Iterator[str]:
+        """The places of the fixed values in words."""
+        for kind, first, *rest in optree.tree_paths(self._fixed, none_is_leaf=True):
+            name = f"argument {first}" if kind == 0 else f"argument {first!r}"
+            yield name + "".join([f"[{key!r}]" for key in rest])
 
     def words(self, structure: Structure) -> list[str]:
         """The places of the leading arguments in words."""
         paths = [place.path for place in structure.places]
-        found = optree.tree_paths(self._fixed, none_is_leaf=True)
-        for (kind, first, *rest), is_given in zip(found, structure.is_leaf, strict=True):
-            if is_given:
-                name = f"argument {first}" if kind == 0 else f"argument {first!r}"
-                paths.append(name + "".join([f"[{key!r}]" for key in rest]))
-        return paths
+        return paths + [*compress(self._words(), structure.is_leaf)]
 
     def bound(self, structure: Structure) -> Function:
         """The function of leading arguments, and of those that are left."""

@@ -33,6 +33,7 @@ from aotlite.freezing.frozen_content import value_of_leaf
 from aotlite.freezing.frozen_tensors import FrozenTensors, leave
 from aotlite.freezing.report import FreezeReport, report_of
 from aotlite.ir.errors import ArgumentError, FreezeError, noted
+from aotlite.ir.forks import lock
 from aotlite.ir.graph import Graph
 from aotlite.pipeline.options import Options, make_options, switch
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -41,6 +42,10 @@ from aotlite.stages.s7_simplify import simplify
 
 Compile = Callable[[Callable[..., Any], Options], Any]
 """`CompiledFunction`, which is above this package."""
+
+
+_DISCARDING = lock()
+"""Held while a first call discards: others wait, and find what it has erased."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -88,25 +93,33 @@ class FrozenFunction:
         if STATE.recorder is not None:  # part of another capture
             fixed = {**arguments.kwargs, **kwargs}
             return self.function(*arguments.args, *args, **fixed)
+        is_first = self._discards and not self._has_discarded and self._discard(args, kwargs)
         variant, leaves = self._current()
         frozen = variant.frozen
-        frozen.counts.last = 0
+        if not is_first:
+            frozen.counts.last = 0
         before = frozen.enter(leaves)
         try:
             if self._discards:
-                self._discard(variant, leaves, args, kwargs)
+                frozen.check_memory()
             return variant.compiled(*leaves, *args, **kwargs)
         finally:
             leave(before)
 
     def prepare(self, *args: object, **kwargs: object) -> None:
         """Compiles for arguments like these without running or folding."""
+        self._prepared(args, kwargs)
+
+    def _prepared(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> tuple[_Variant, list[Any]]:
         variant, leaves = self._current()
         before = variant.frozen.enter(leaves)
         try:
             variant.compiled.prepare(*leaves, *args, **kwargs)
         finally:
             leave(before)
+        return variant, leaves
 
     def _current(self) -> tuple[_Variant, list[Any]]:
         """The variant for the leading arguments as they are, and these."""
@@ -156,26 +169,25 @@ class FrozenFunction:
                 )
 
     # --- discarding
-    def _discard(
-        self,
-        variant: _Variant,
-        leaves: list[Any],
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object],
-    ) -> None:
-        """Folds for the first call, erases what is folded in the modules, and puts stand-ins among
-        the leaves for it; of later calls checks that they need no erased memory.
+    def _discard(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
+        """Folds for the first call, and erases what is folded in the modules; False if another
+        thread has done it.
 
         Each tensor is erased as soon as nothing reads it any more, so that the memory at any time
         is at most the original and the largest folded tensor, where a folded tensor is no larger
         than what it is made of (FRZ-4).
         """
-        frozen = variant.frozen
-        if self._has_discarded:
-            frozen.check_memory()
-            return
-        variant.compiled.prepare(*leaves, *args, **kwargs)
-        places = variant.structure.places
+        with _DISCARDING:
+            if self._has_discarded:
+                return False
+            variant, leaves = self._prepared(args, kwargs)
+            variant.frozen.counts.last = 0
+            self._erase(variant, leaves)
+            self._has_discarded = True
+        return True
+
+    def _erase(self, variant: _Variant, leaves: list[Any]) -> None:
+        frozen, places = variant.frozen, variant.structure.places
         erase = self._eraser(variant, leaves)
         waiting = {n: 0 for n in range(len(places)) if n not in frozen.reasons}
         for fold in frozen.folds:
@@ -191,7 +203,6 @@ class FrozenFunction:
             erase(number)
         for fold in frozen.folds:
             fold.discard(leaves, done)
-        self._has_discarded = True
 
     def _eraser(self, variant: _Variant, leaves: list[Any]) -> Callable[[int], None]:
         """What erases the tensor with a number: all places of one tensor get one erased tensor."""

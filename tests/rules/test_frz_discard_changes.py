@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -174,3 +176,27 @@ def test_tied_parameters_stay_tied():
         assert 4 == len(frozen.report().discarded)
         with pytest.raises(al.FreezeError, match=r"parameter 'a\.weight'"):
             module.b.weight + 1
+
+
+@pytest.mark.rules("FRZ-4")
+def test_first_calls_of_several_threads_discard_once():
+    module, x, before = Scaled(), al.ones(2), sys.getswitchinterval()
+    expected, found = (Scaled()(x)).tolist(), list[Any]()
+    frozen, start = freeze(module), threading.Barrier(4)
+
+    def call() -> None:
+        start.wait()
+        with al.no_grad():
+            found.append(frozen(x).tolist())
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert [expected] * 4 == found
+    assert 3 == len(frozen.report().discarded)

@@ -78,3 +78,16 @@ def test_a_function_without_logs_folds_in_silence(tmp_path):
         run(0.3125, enable_log=False)
     assert [] == on.lines
     assert ["trace"] == [each["event"] for each in records(tmp_path / "run.jsonl")]
+
+
+@pytest.mark.rules("FRZ-1")
+def test_modules_in_containers_have_places_of_their_own():
+    a, b = al.nn.Linear(2, 2), al.nn.Linear(2, 2)
+    frozen = al.freeze(
+        lambda nets, *, last, x: last(nets[0](x)), [a], kwargs={"last": b}, backend="reference"
+    )
+    with al.no_grad():
+        frozen(x=al.ones(1, 2))
+    assert {"argument 0[0].weight", "argument 0[0].bias", "argument 'last'.weight"} < {
+        *frozen.report().not_folded
+    }
