@@ -38,8 +38,9 @@ from aotlite.programs.entries import entry_of
 from aotlite.programs.files import packed, program_of
 from aotlite.programs.numpy_file import numpy_text
 from aotlite.programs.records import MOST_ORDER, ProgramRecords
-from aotlite.programs.state import KINDS, ProgramState
+from aotlite.programs.state import KINDS, ProgramState, Slots
 from aotlite.python_export import check_options
+from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.s10_runtime.guards.call_facts import ComparedCall
 from aotlite.stages.s10_runtime.guards.writer import MISS
 
@@ -203,6 +204,14 @@ class ExportedProgram:
         for path, tensor in tensors.items():
             self.state[path] = tensor
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> ExportedProgram:
+        """A program with a state of its own."""
+        state = self.state.copied(memo)
+        facts = self.records.facts
+        guards = tuple([_on_slots(each, state.slots) for each in facts.guards])
+        records = attrs.evolve(self.records, facts=attrs.evolve(facts, guards=guards))
+        return ExportedProgram(records, state, backend=self._options.backend)
+
     # --- files
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program to a file, which it replaces if it exists (PRG-5)."""
@@ -229,6 +238,14 @@ class ExportedProgram:
 
     def __repr__(self) -> str:
         return f"<program {self.name}: {len(self.state)} state tensors, order {self.order}>"
+
+
+def _on_slots(guard: Any, slots: Slots) -> Any:
+    """The guard, with its place in another state where it has one there."""
+    place = getattr(guard, "place", None)
+    if not isinstance(place, AccessPath) or not isinstance(place.function, Slots):
+        return guard
+    return attrs.evolve(guard, place=AccessPath(None, slots, place.path))
 
 
 def _of_plain_kinds(call: ComparedCall, expected: ComparedCall) -> ComparedCall:

@@ -86,6 +86,10 @@ class ProgramState(MutableMapping[str, Tensor]):
         if owner is not None:
             self.slots.tensors[owner].grad = value
 
+    def copied(self, memo: dict[int, Any] | None = None) -> ProgramState:
+        """A state of copies, which share memory as these tensors do."""
+        return ProgramState(self.entries, Slots(copied(self.entries, self.slots.tensors, memo)))
+
     def __delitem__(self, path: str) -> None:
         raise ArgumentError(f"program: state {path!r} is deleted, expected one that stays")
 
@@ -103,7 +107,11 @@ def _words(tensor: Tensor) -> str:
     return f"{tensor.meta}{', requires grad' if tensor.requires_grad else ''}"
 
 
-def copied(entries: Sequence[StateTensor], tensors: Sequence[Tensor]) -> list[Tensor]:
+def copied(
+    entries: Sequence[StateTensor],
+    tensors: Sequence[Tensor],
+    memo: dict[int, Any] | None = None,
+) -> list[Tensor]:
     """Copies that share memory as the tensors do. Raises ExportError for one with a history."""
     for each, tensor in zip(entries, tensors, strict=True):
         what = None
@@ -118,7 +126,7 @@ def copied(entries: Sequence[StateTensor], tensors: Sequence[Tensor]) -> list[Te
                 ExportError(f"export: state {each.path!r} is {what}, expected a leaf tensor"),
                 "Pass it as an argument, or let the function reach a detached copy.",
             )
-    memo: dict[int, object] = {}
+    memo = {} if memo is None else memo
     made: list[Any] = []
     for tensor in tensors:
         if tensor._base is None:

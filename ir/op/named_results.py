@@ -36,6 +36,12 @@ def results_of(schema: Schema | None) -> Any:
     return results_type(schema.name, *names)
 
 
+def known_type(name: str, fields: tuple[str, ...]) -> Any:
+    """The type of this name, which some op has; None where there is none with these fields."""
+    known = _TYPES.get(name)
+    return known if known is not None and known._fields == fields else None
+
+
 def __getattr__(name: str) -> Any:
     """The type of this name: unpickling looks it up here."""
     if name not in _TYPES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import socket
@@ -386,6 +387,28 @@ def test_what_no_program_holds_is_refused_with_advice(
     with pytest.raises((ExportError, UnsupportedError, ArgumentError)) as caught:
         make()
     assert words in str(caught.value)
+
+
+@pytest.mark.rules("PRG-2", "PRG-5", "REC-4")
+def test_named_results_of_ops_are_kept_by_their_names() -> None:
+    made = through_a_file(program(lambda x: [x.sort(), x.max(0)], al.tensor([2.0, 1.0])))
+    ordered, largest = made(al.tensor([5.0, 3.0]))
+    assert [3.0, 5.0] == ordered.values.tolist()
+    assert (5.0, 0) == (largest.values.item(), largest.indices.item())
+    assert type(ordered) is type(al.ones(2).sort())
+
+
+@pytest.mark.rules("PRG-3")
+def test_copy_of_a_program_has_a_state_of_its_own() -> None:
+    memory = al.zeros(3)
+    part = memory[1:]
+    made = program(lambda x: (memory.add_(x), part * 1)[1], al.ones(3))
+    made(al.ones(3))
+    mine = copy.deepcopy(made)
+    for expected in (2.0, 3.0):
+        assert [expected] * 2 == mine(al.ones(3)).tolist()
+    assert [1.0] * 3 == made.state["memory"].tolist()
+    assert [2.0] * 2 == made(al.ones(3)).tolist()
 
 
 @pytest.mark.rules("PRG-9", "PRG-10")

@@ -1,6 +1,7 @@
 """Containers of results in a file: nested tuples, lists and dicts, with a number for each leaf.
 
-Namedtuples and registered classes have functions of users', and are refused.
+Those of ops with named results, such as `x.sort()`, are found by name. Namedtuples and registered
+classes of users have functions of theirs, and are refused.
 Spec: `specs/record_files.md`, REC-4.
 """
 
@@ -15,6 +16,7 @@ from optree import PyTreeSpec
 
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph.files.values import Unread, count_from, each
+from aotlite.ir.op.named_results import known_type
 
 DEEPEST: Final = 16
 """The deepest nesting of containers."""
@@ -54,6 +56,10 @@ def _written(tree: Any, key: Callable[[object], Any], depth: int) -> Any:
         return {_NAMES[kind]: pairs}
     if kind is deque and tree.maxlen is None:
         return {"deque": [_written(item, key, depth + 1) for item in tree]}
+    fields = getattr(kind, "_fields", ())
+    if fields and known_type(kind.__name__, fields) is kind:
+        items = [_written(item, key, depth + 1) for item in tree]
+        return {"results": [kind.__name__, list(fields), items]}
     raise noted(
         UnsupportedError(
             f"records: a container is a {kind.__qualname__}, expected a tuple, list or dict"
@@ -82,6 +88,8 @@ def _tree(value: Any, key: Callable[[object], Any]) -> Any:
     if tag in ("tuple", "list", "deque"):
         found = each(lambda item: _tree(item, key), items, f".{tag}")
         return tuple(found) if tag == "tuple" else deque(found) if tag == "deque" else found
+    if tag == "results":
+        return _results(items, key)
     if tag not in ("dict", "OrderedDict"):
         raise Unread(value, "a tuple, list or dict")
     pairs = each(lambda item: _pair(item, key), items, f".{tag}")
@@ -89,6 +97,16 @@ def _tree(value: Any, key: Callable[[object], Any]) -> Any:
     if len(made) != len(pairs):
         raise Unread(items, "no key twice")
     return made if tag == "dict" else OrderedDict(pairs)
+
+
+def _results(value: Any, key: Callable[[object], Any]) -> Any:
+    """The results of an op by their names, of a type that some op has."""
+    match value:
+        case [str() as name, list() as fields, list() as items] if len(fields) == len(items):
+            kind = known_type(name, tuple(map(str, fields)))
+            if kind is not None:
+                return kind(*each(lambda item: _tree(item, key), items, ".results"))
+    raise Unread(value, "the name of an op with its results")
 
 
 def _pair(value: Any, key: Callable[[object], Any]) -> tuple[Any, Any]:
