@@ -292,7 +292,8 @@ def aot_compile_joint_with_descriptors(
             raise noted(
                 ExportError(
                     "export: the arguments are others than those of the exported joint graph, "
-                    "expected tensors of the same shapes, dtypes and strides"
+                    "expected tensors of the same shapes, dtypes and strides, one tensor in the "
+                    "same places"
                 ),
                 "Export it again for these arguments.",
             )

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import gc
 import io
+import linecache
+import logging
 import os
 import random
 import sys
 import sysconfig
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +30,11 @@ from aotlite.ir.provenance.random_states import RandomStates
 
 _STANDARD: Final = (os.path.dirname(os.__file__), os.path.dirname(np.__file__), "<frozen")
 _PACKAGES: Final = tuple({sysconfig.get_path(kind) for kind in ("purelib", "platlib")})
+_ASIDE: Final = (
+    os.path.dirname(logging.__file__),
+    *[m.__file__ for m in (linecache, traceback, warnings)],
+)
+"""Files of Python whose own questions reach no result: clocks for a line of a log, source texts."""
 _OS_FILES: Final = (os.__file__, os.walk.__code__.co_filename)
 _SYSTEM: Final = frozenset(
     "urandom getrandom stat lstat statvfs access readlink listdir scandir open read pread getcwd "
@@ -158,14 +166,16 @@ def _uses_library(names: Mapping[str, object]) -> bool:
 
 
 def _users_line(frame: FrameType | None, event: str) -> str:
-    """The nearest line of a user's code; empty where the library itself asks, an import,
-    or a callback of the garbage collector."""
+    """The nearest line of a user's code; empty where the library itself asks, an import, a log or
+    warning, or a callback of the garbage collector."""
     at = frame.f_back if event == "call" and frame is not None else frame
     line, is_known = "", False
     collecting = {getattr(each, "__code__", None) for each in gc.callbacks}
     while at is not None:
         file = at.f_code.co_filename
         if file.startswith("<frozen importlib") or at.f_code in collecting:
+            return ""
+        if not is_known and file.startswith(_ASIDE):
             return ""
         if not is_known and _is_users(at):
             line, is_known = f"{os.path.basename(file)}:{at.f_lineno}", True

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import random
 import socket
 import time
+import traceback
 import types
 import warnings
 from collections.abc import Callable
@@ -260,6 +262,20 @@ def test_each_read_is_said_with_the_users_line(tmp_path: Any) -> None:
             assert {each.rpartition(":")[2] for each in said if " = " not in each} == {str(line)}, (
                 said
             )
+
+
+@pytest.mark.rules("PRG-7")
+def test_logs_and_warnings_of_a_function_are_no_reads(caplog: pytest.LogCaptureFixture) -> None:
+    def function(x: Any) -> Any:
+        logging.getLogger("model").warning("a line")
+        warnings.warn("old", UserWarning, stacklevel=1)
+        traceback.format_stack()
+        return x * 2
+
+    with pytest.warns(UserWarning, match="old") as caught:
+        assert program(function, al.ones(2)).baked_in == ()
+    assert not [each for each in caught if each.category is ExportWarning]
+    assert "a line" in caplog.text
 
 
 @pytest.mark.rules("PRG-7")

@@ -298,7 +298,7 @@ def test_programs_that_leave_name_what_they_take(tmp_path: Any) -> None:
     with pytest.raises(
         al.ArgumentError, match="the model is 3, expected a model that to_onnx made"
     ):
-        OnnxProgram(3)  # type: ignore[arg-type]
+        OnnxProgram(3)
     calls: list[Callable[..., object]] = [double.to_python, program(double, ones()).to_python]
     for call in calls:
         with pytest.raises(al.ArgumentError, match="to_python: 'foo' is no option, expected backw"):
