@@ -32,7 +32,7 @@ _STANDARD: Final = (os.path.dirname(os.__file__), os.path.dirname(np.__file__), 
 _PACKAGES: Final = tuple({sysconfig.get_path(kind) for kind in ("purelib", "platlib")})
 _ASIDE: Final = (
     os.path.dirname(logging.__file__),
-    *[m.__file__ for m in (linecache, traceback, warnings)],
+    *[str(each.__file__) for each in (linecache, traceback, warnings)],
 )
 """Files of Python whose own questions reach no result: clocks for a line of a log, source texts."""
 _OS_FILES: Final = (os.__file__, os.walk.__code__.co_filename)
