@@ -16,7 +16,7 @@ import optree
 
 from aotlite.api import CompiledFunction
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.storage_overlap import have_common_memory
+from aotlite.eager.storage_overlap import foreign_overlaps, have_common_memory
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import ExportError, UnsupportedError, noted
 from aotlite.ir.graph import name_from
@@ -265,6 +265,7 @@ class _Taking:
                 f"reaches argument {self.arguments.names[index]} also as {self._words(str(place))}",
                 "Pass that tensor as an argument alone, or reach it only outside of the arguments.",
             )
+        self._check_arrays(tensors, entries)
         places = hidden_places(self.facts.guards)
         given = [real for role, real in self.reals.items() if isinstance(role, Primal)]
         for number, (each, tensor) in enumerate(zip(entries, tensors, strict=True)):
@@ -279,6 +280,17 @@ class _Taking:
                     f"reads {each.path}, which is found by an argument",
                     "Set it to None before the export and each call; or let the function reach "
                     f"{self.arguments.names[owner]} outside of the arguments: it is state then.",
+                )
+
+    def _check_arrays(self, tensors: Sequence[Tensor], entries: Sequence[StateTensor]) -> None:
+        """Raises ExportError for written state on the ndarray of another: copies are apart."""
+        roles = {role.index: role for role in self.reals if isinstance(role, Hidden)}
+        for pair in foreign_overlaps(tensors):
+            if any(_is_written(self.cut.meta.input_of(roles[k])) for k in pair):
+                one, other = (entries[k].path for k in pair)
+                _refuse(
+                    f"writes {one} or {other}, tensors on one ndarray",
+                    "Make one tensor of the ndarray, and the other as a view of it.",
                 )
 
     def _words(self, text: str) -> str:
@@ -410,6 +422,10 @@ def _choices(tangents: Sequence[Any]) -> Iterator[Arriving]:
     for each in sets:
         for has_history in (False, True):
             yield dict.fromkeys(each, has_history)
+
+
+def _is_written(given: Any) -> bool:
+    return bool(given.writes or given.version_bumps or given.written_late)
 
 
 def _is_of_optimizer(path: str) -> bool:

@@ -29,6 +29,7 @@ from aotlite.programs.records import (
 )
 from aotlite.programs.state import ProgramState, Slots, state_from, written_state
 from aotlite.stages.records.capture import Containers
+from aotlite.stages.records.version_counts import CountPlan
 from aotlite.stages.s10_runtime.guards.call_facts import ComparedCall
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts
 
@@ -203,9 +204,18 @@ def _check(records: ProgramRecords, tensors: int) -> None:
     spec = cut.containers.spec
     if spec is None or spec.num_leaves > len(meta.outputs):
         raise Unread(Said("other containers"), "those of the results", ".records.containers")
+    if meta.count_plan is not None and not _fits(meta.count_plan):
+        raise Unread(Said("storages that it does not have"), "its own", ".records.meta.count_plan")
     for number in _hidden(cut):
         if number >= tensors:
             raise Unread(number, f"one of {tensors} tensors of the state", ".records")
+
+
+def _fits(plan: CountPlan) -> bool:
+    """Whether the storages of a plan are numbers of its owners."""
+    count = len(plan.owners)
+    numbers = [number for step in plan.steps for number in (step.old, step.new)]
+    return len(plan.rest) == len(plan.totals) == count and all(0 <= x < count for x in numbers)
 
 
 def _hidden(cut: StageRecords) -> Iterator[int]:

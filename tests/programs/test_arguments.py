@@ -106,6 +106,21 @@ def test_state_of_an_array_that_an_argument_has_is_refused() -> None:
         program(lambda x: x * state, argument)
 
 
+@pytest.mark.rules("PRG-3")
+def test_written_state_on_one_array_is_refused() -> None:
+    """Each has a storage of its own, so that its copy would have, too."""
+    array = al.zeros(3).numpy()
+    total, same, rest = (al.from_numpy(each) for each in (array, array, array[1:]))
+    with pytest.raises(ExportError, match="writes same or total, tensors on one ndarray"):
+        program(lambda x: (same * 1, total.add_(x)), al.ones(3))
+    with pytest.raises(ExportError, match="writes rest or total, tensors on one ndarray"):
+        program(lambda x: (rest * 1, total.add_(x)), al.ones(3))
+    assert (
+        4.0
+        == program(lambda x: (same * 1, (total + x).sum() + 1)[1], al.ones(3))(al.ones(3)).item()
+    )
+
+
 # ---------------------------------------------------------------------------- spellings of a call
 def through_a_file(made: ExportedProgram) -> ExportedProgram:
     """The program as its file gives it."""

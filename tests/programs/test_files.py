@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import aotlite as al
@@ -216,3 +217,20 @@ def test_text_that_no_file_keeps_is_refused_when_it_is_saved(function: Any, args
     made(*args)
     with pytest.raises(UnsupportedError, match=r"a text is 'a.ud800b', expected one without"):
         packed(made.records, made.state)
+
+
+@pytest.mark.rules("PRG-6")
+def test_storages_of_a_plan_are_its_own() -> None:
+    """Its numbers are names of variables in the function of an entry."""
+
+    def moved(x: Any, y: Any) -> Any:
+        x.set_(y)
+        return x * 1
+
+    made = program(moved, al.ones(2), al.ones(2))
+    archive = unpacked(packed(made.records, made.state))
+    assert '"old":0' in archive.document.text
+    text = archive.document.text.replace('"old":0', '"old":-1')
+    file = Archive(attrs.evolve(archive.document, text=text), archive.arrays).packed("0")
+    with pytest.raises(FormatError, match="is storages that it does not have, expected its own"):
+        program_of(file)
