@@ -68,7 +68,7 @@ class Arguments:
         if got == expected:
             got, expected = f"{got} with ndarrays at {call.form[2]}", f"{self.arrays}"
         error = ArgumentError(f"program: the arguments are {got}, expected {expected}")
-        if sorted(got) == sorted(expected):
+        if call.spec == self.spec and call.form[2] == self.arrays:
             noted(error, "Pass keys of dicts in the same order: the function can see it.")
         raise error
 
