@@ -154,3 +154,14 @@ def test_loading_a_state_is_seen_by_compiled_functions():
     layer.weight = nn.Parameter(al.zeros(2, 3))
     assert run(layer, al.ones(3)).tolist() == [0.0, 0.0]
     assert len(run.entries) == 1
+
+
+@pytest.mark.parametrize("kind", [nn.Parameter, nn.Buffer, al.tensor])
+def test_a_function_sees_the_class_of_a_parameter(kind):
+    def by_class(x):
+        scaled = x * 2 if isinstance(x, nn.Parameter) else x * 3
+        return scaled, type(x).__name__, isinstance(x.detach(), nn.Parameter)
+
+    given = kind(al.ones(2)) if kind is not al.tensor else al.ones(2)
+    (mine, *rest), (its, *others) = al.compile(by_class)(given), by_class(given)
+    assert (mine.tolist(), rest) == (its.tolist(), others)

@@ -270,8 +270,7 @@ class CaptureRecorder:
             writable = tensor.storage.writable
             make = self.wrapped.storage
             storage = make(tensor) if wraps else Storage(None, writable=writable, capture=self)
-            counts = type(tensor.storage.version) is int
-            storage.version = 0 if counts else NO_COUNT
+            storage.version = 0 if type(tensor.storage.version) is int else NO_COUNT
             self._met.storages[id(tensor.storage)] = storage
         requires_grad = tensor.requires_grad_outside()
         is_leaf = tensor._leaf and tensor._node is None
@@ -283,6 +282,7 @@ class CaptureRecorder:
             self.wrapped.nodes[node] = fake
         else:
             fake = Tensor(storage, meta, tensor.offset)
+            fake.__class__ = type(tensor) if "__slots__" in vars(type(tensor)) else Tensor
         copy_autograd(tensor, fake, requires_grad=requires_grad)
         fake.value = node
         entry = None if is_stale(tensor) else edge_of(fake)
