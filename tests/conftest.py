@@ -118,6 +118,20 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(ledger, "aotlite-ledger")
 
 
+SETTINGS = ("AOTLITE_DUMP", "AOTLITE_LOG", "AOTLITE_VERIFY")
+AT_START = [os.environ.get(name) for name in SETTINGS]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Any:
+    """The tests of a file leave the settings of aotlite as they were, for those behind them."""
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        now = [os.environ.get(name) for name in SETTINGS]
+        assert now == AT_START, f"the file left {SETTINGS} as {now}, expected {AT_START}"
+    return result
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["aotlite"] = _package_under_test()

@@ -23,6 +23,7 @@ from aotlite.artifacts.reads.option_reads import (
     portable_versions,
     versions,
 )
+from aotlite.artifacts.reads.value_images import NoImage
 from aotlite.ir.errors import (
     ArgumentError,
     AutogradError,
@@ -62,7 +63,13 @@ def _of(compiled: SavedEntries) -> tuple[str, dict[str, Any]]:
     """The name of the function, and the options as data."""
     function, options = compiled.function, compiled.options
     given = options_as_data(options)
-    if options_of(make_options(**given)) != options_of(options):
+    try:
+        same = options_of(make_options(**given)) == options_of(options)
+    except NoImage as error:
+        raise UnsupportedError(
+            f"save: {compiled._name} has {error}, expected options that another process compares"
+        ) from error
+    if not same:
         raise UnsupportedError(
             f"save: the options of {compiled._name} have compilers of several kinds, expected "
             "those that have a name"

@@ -342,3 +342,10 @@ def test_versions_in_words_are_those_of_the_files_contents(monkeypatch, tmp_path
     assert before != option_reads._contents()
     monkeypatch.undo()
     option_reads._contents.cache_clear()
+
+
+def test_an_option_that_no_file_compares_is_named(tmp_path):
+    compiled = al.compile(lambda x: x * 2, artifact_cache=True, dump=str(tmp_path / "dumps"))
+    compiled(al.ones(2))
+    with pytest.raises(al.UnsupportedError, match="save: .* has the option dump, a value that"):
+        compiled.save(tmp_path / "made")
