@@ -110,18 +110,11 @@ def substituting(
         _MODE.substitutes, _MODE.through = before, through
 
 
-def is_substituting() -> bool:
-    """Whether reads of this thread return substitutes, which captures do not record."""
-    return bool(_MODE.substitutes)
-
-
 def _read(self: TrackedObject, name: str) -> object:
     try:
         value = object.__getattribute__(self, name)
     except AttributeError:
         if STATE.recorder is not None and not name.startswith("__"):
-            if STATE.recorder.scopes.log is not None:
-                STATE.recorder.scopes.log.forbid("it asks for an attribute that is not there")
             STATE.recorder.read_absent(self, name)
         raise
     recorder, substitutes = STATE.recorder, _MODE.substitutes
@@ -130,13 +123,9 @@ def _read(self: TrackedObject, name: str) -> object:
     if substitutes and (id(self), name) in substitutes:
         return substitutes[id(self), name]
     if recorder is not None and name in _WHOLE:
-        if recorder.scopes.log is not None:
-            recorder.scopes.log.forbid("it reads all attributes of a Module")
         recorder.read_attribute(self, "__dict__", own_attributes(self))
     if recorder is None or not _is_data(self, name, value):
         return value
-    if recorder.scopes.log is not None:
-        return recorder.scopes.log.read(self, name, value)
     return recorder.read_attribute(self, name, value)
 
 

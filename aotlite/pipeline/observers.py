@@ -35,6 +35,7 @@ from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.guards.size_conditions import SizeConditions
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.region_report import region_report
 
 if TYPE_CHECKING:
     from aotlite.ir.filesystem import atomic_files
@@ -141,9 +142,9 @@ class Observers:
     def captured(self, captured: Captured) -> None:
         """Checks the captured graph, and shows the calls of marked regions, if there are any."""
         self.check("1 capture", captured.graph)
-        for observer in self.observers:
-            report = captured.recorder.scopes.report()
-            if report is not None:
+        if self.observers:
+            report = region_report(captured.graph)
+            for observer in self.observers if report.calls else ():
                 show_to(observer, "1 capture, regions", report)
 
     def compare(self, stage: str, graph: Graph, *, exact: bool = True) -> None:

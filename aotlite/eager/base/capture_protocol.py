@@ -93,15 +93,9 @@ class HookProtocol(Protocol):
 class ScopeProtocol(Protocol):
     """Tracks the Module in which ops run, and the user's tags (SEQ-5)."""
 
-    log: Any
-    """The log of a marked region that runs now; None, nearly always (REG-22)."""
-
-    @property
-    def regions(self) -> Any:
-        """The calls of functions that are marked as regions (REG-20)."""
-
-    def report(self) -> Any:
-        """What became of these calls; None if there were none (REG-29)."""
+    def region(self, name: str) -> Any:
+        """A function that is marked as a region is called (REG-21). Returns the argument for
+        `leave`."""
 
     def enter(self, module: Any) -> Any:
         """A Module is called. Returns the argument for `leave`."""

@@ -72,8 +72,6 @@ def _apply(tensor: Tensor | None, op: Op, args: tuple[object, ...]) -> Any:
     try:
         if recorder is None:
             return handler(op, args, None)
-        if recorder.scopes.log is not None:
-            return recorder.scopes.log.run(op, args)
         for value in args:
             if isinstance(value, Tensor):
                 if value.storage.capture is not recorder:

@@ -6,6 +6,7 @@ that is made when the outermost Module is called. Rules: SEQ-2, SEQ-5. Spec: `sp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -15,12 +16,8 @@ import attrs
 
 from aotlite.eager.tracked_objects import TrackedCallable
 from aotlite.ir.graph import Node
-from aotlite.ir.provenance.location import Location
-from aotlite.ir.provenance.scope import INNER, NO_TAGS, SUM, Scope
-from aotlite.stages.records.metadata.region_report import RegionReport
+from aotlite.ir.provenance.scope import INNER, NO_TAGS, REGION, SUM, Scope
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
-from aotlite.stages.s1_capture.regions.region_calls import MarkedRegions
-from aotlite.stages.s1_capture.regions.region_log import RegionLog
 
 Table = dict[int, Scope]
 """The scope of each Module below the outermost one, by its id."""
@@ -31,29 +28,14 @@ State = tuple[Scope | None, Table | None]
 class ModuleScopes:
     """The scope of the ops that are recorded now."""
 
-    recorder: CaptureTrace
     now: Scope | None = None
-    log: RegionLog | None = None
-    """The log of a marked region, which is told of each change."""
-    place: Location | None = None
-    """The line of the op that a marked region repeats now (REG-25)."""
-    _regions: MarkedRegions | None = None
+    _region_calls: Counter[str] = attrs.field(factory=Counter)
+    """By the name of a marked region: its calls so far."""
     _table: Table | None = None
     """None outside of all Modules."""
     is_backward: bool = False
     """Whether the function runs a backward now."""
     _inner: dict[Scope, Scope] = attrs.field(factory=dict)
-
-    @property
-    def regions(self) -> MarkedRegions:
-        """The calls of functions that are marked as regions (REG-20)."""
-        if self._regions is None:
-            self._regions = MarkedRegions(self.recorder)
-        return self._regions
-
-    def report(self) -> RegionReport | None:
-        """What became of the calls of marked functions; None if there were none."""
-        return None if self._regions is None else self._regions.report
 
     @property
     def state(self) -> State:
@@ -63,8 +45,6 @@ class ModuleScopes:
     def leave(self, before: State) -> None:
         """Restores a state that `enter` or `tag` returned."""
         self.now, self._table = before
-        if self.log is not None:
-            self.log.scope("leave")
 
     def enter(self, module: TrackedCallable) -> State:
         """Enters the scope of a called Module; returns the state before.
@@ -72,8 +52,6 @@ class ModuleScopes:
         A Module that is no attribute below the outermost one keeps the scope of its caller.
         """
         before = now, table = self.now, self._table
-        if self.log is not None:
-            self.log.scope("enter", module)
         found = None if table is None else table.get(id(module))
         if found is None:
             path = "" if now is None else now.module
@@ -85,11 +63,17 @@ class ModuleScopes:
             self.now = Scope(found.module, now.tags)
         return before
 
+    def region(self, name: str) -> State:
+        """Marks the ops from here on as those of the next call of a region (REG-21); returns the
+        state before."""
+        within = "" if self.now is None else self.now.tags.get(REGION, "")
+        mark = f"{name}[{self._region_calls[name]}]"
+        self._region_calls[name] += 1
+        return self.tag({REGION: f"{within}/{mark}" if within else mark})
+
     def tag(self, tags: Mapping[str, object]) -> State:
         """Adds tags to the current scope; returns the state before."""
         before = now, _ = self.state
-        if self.log is not None:
-            self.log.scope("tag", tags)
         path, around = ("", NO_TAGS) if now is None else (now.module, now.tags)
         self.now = Scope(path, MappingProxyType({**around, **tags}))
         return before

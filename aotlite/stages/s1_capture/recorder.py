@@ -89,7 +89,7 @@ class CaptureRecorder:
         self.inputs: list[CapturedInput] = []
         self.guards: list[Guard] = []
         self.offset_read: set[InputRole] = set()
-        self.scopes = ModuleScopes(self)
+        self.scopes = ModuleScopes()
         self._index = AccessPathIndex(function, leaves)
         self._met = CaptureTables()
         self.outer_fakes: OuterFakes = {}
@@ -169,7 +169,7 @@ class CaptureRecorder:
             if self.scopes.now is not None:
                 scope = self.scopes.around(scope)
         else:
-            location, scope = self.scopes.place or user_location(_OUR_FRAMES), self.scopes.now
+            location, scope = user_location(_OUR_FRAMES), self.scopes.now
         if self.scopes.is_backward:
             scope = self.scopes.inner(scope)
             if location == self._location:  # the same line again: one object serves
@@ -485,7 +485,7 @@ class CaptureRecorder:
         """Drops all references: fakes that stay alive hold the recorder, and nothing through it."""
         self.nodes, self.placeholders, self.inputs, self.guards = [], [], [], []
         self.leaves, self._index, self.families = [], AccessPathIndex(None, []), ViewFamilies()
-        self.closed, self.scopes, self.around = True, ModuleScopes(self), EnvironmentBefore()
+        self.closed, self.around = True, EnvironmentBefore()
         self._met = CaptureTables(reached=self._met.reached, guarded=self._met.guarded)
         self.wrapped.close()
         self.grads, self.data = GradAttributes(self), DataSizes(self)

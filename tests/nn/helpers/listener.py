@@ -9,7 +9,7 @@ class Listener:
     def __init__(self):
         self.reads = []
         self.made = []
-        self.scopes = ModuleScopes(self)
+        self.scopes = ModuleScopes()
 
     def created(self, obj):
         self.made.append(obj)

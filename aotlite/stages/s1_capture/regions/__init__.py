@@ -1,1 +1,0 @@
-"""Regions that the user has marked: equal calls are traced once. Spec: `specs/equal_regions.md`."""
