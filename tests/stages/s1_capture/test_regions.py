@@ -57,6 +57,7 @@ def late_binding(mark: Any) -> Any:
         return function(x)
 
     def steps(x: Any) -> Any:
+        scale: float
         scaled = lambda t: t * scale
         for scale in (1.0, 2.0, 3.0):  # noqa: B007
             x = call(x, scaled)
@@ -117,8 +118,9 @@ def outcome(body: Any, mark: Any, *, compiles: bool) -> tuple[Any, ...]:
     function = body(mark)
     x = al.tensor([0.5, 2.0], requires_grad=True)
     found = (al.compile(function, backend="reference") if compiles else function)(x)
+    first: Any
     (first,) = al.autograd.grad((found * found).sum(), [x], create_graph=True)
-    second = None
+    second: Any = None
     if first.requires_grad:
         (second,) = al.autograd.grad((first * first).sum(), [x], allow_unused=True)
     return found.tolist(), first.tolist(), None if second is None else second.tolist()
@@ -135,9 +137,10 @@ def test_a_mark_changes_no_result_and_no_graph(body: Any) -> None:
         stages_of(al.compile(body(mark), backend="reference"), x)
         for mark in (al.nested_compile_region, unmarked)
     )
-    for name in ("capture", "joint", "forward", "backward"):
-        if name in plain and isinstance(plain[name], Graph):
-            assert image(marked[name]) == image(plain[name])
+    graphs = [name for name in plain.names if isinstance(plain[name], Graph)]
+    assert len(graphs) > 3
+    for name in graphs:
+        assert image(marked[name]) == image(plain[name])
 
 
 @pytest.mark.rules("REG-20", "REG-21")
@@ -237,4 +240,5 @@ def test_what_is_no_function_is_refused_and_no_region_is_no_report() -> None:
     decorator: Any = al.nested_compile_region
     with pytest.raises(al.ArgumentError, match="without brackets"):
         decorator(None)
-    assert "regions" not in stages_of(lambda x: x.sin(), al.ones(2))
+    assert "1 capture, regions" not in stages_of(lambda x: x.sin(), al.ones(2)).names
+    assert "1 capture, regions" in stages_of(*model()).names
