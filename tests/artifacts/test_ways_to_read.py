@@ -7,6 +7,7 @@ import sys
 import types
 from typing import Any
 
+import numpy as np
 import pytest
 
 import aotlite as al
@@ -158,6 +159,106 @@ WAYS = {
         "",
         "ns = {}\nexec('def g(x): return x * VALUE', ns)\ng = ns['g']\ndef f(x): return g(x)",
     ),
+    "a field of a namedtuple": (
+        "",
+        "import collections\nNAMES = {2: 'a b', 3: 'b a'}[VALUE]\n"
+        "P = collections.namedtuple('P', NAMES)(1., 2.)\ndef f(x): return x * P.a",
+    ),
+    "a pattern": (
+        "",
+        "class D: a, b, __match_args__ = 1., 3., {2: ('a', 'b'), 3: ('b', 'a')}[VALUE]\nd = D()\n"
+        "def f(x):\n    match d:\n        case D(v): return x * v",
+    ),
+    "an attribute that a pattern names": (
+        "",
+        "class D: pass\nd = D()\nd.a = VALUE\n"
+        "def f(x):\n    match d:\n        case D(a=v): return x * v",
+    ),
+    "a field of format": (
+        "",
+        "class P: pass\np = P()\np.k = VALUE\ndef f(x): return x * float('{0.k}'.format(p))",
+    ),
+    "a field of format_map": (
+        "",
+        "class P: pass\np = P()\np.k = VALUE\n"
+        "def f(x): return x * float('{p.k}'.format_map({'p': p}))",
+    ),
+    "a field of a text that is found": (
+        "",
+        "class P: pass\np = P()\np.k = VALUE\n"
+        "def f(x): return x * float(('{0.k}' if p else '{}').format(p))",
+    ),
+    "a field of an array": (
+        "",
+        "import numpy as np\nNAMES = {2: 'ab', 3: 'ba'}[VALUE]\n"
+        "a = np.array([(1., 2.)], [(n, 'f8') for n in NAMES])\n"
+        "def f(x): return x * float(a['a'][0])",
+    ),
+    "the names of a dtype": (
+        "",
+        "import numpy as np\nd = np.dtype([('a' * VALUE, 'f8')])\n"
+        "def f(x): return x * len(d.names[0])",
+    ),
+    "a flag of an array": (
+        "",
+        "import numpy as np\na = np.ones(2)\na.flags.writeable = VALUE == 2\n"
+        "def f(x): return x * (2 if a.flags.writeable else 3)",
+    ),
+    "what a view is of": (
+        "",
+        "import numpy as np\na = np.ones(3)[1:]\na.base[0] = VALUE\n"
+        "def f(x): return x * float(a.base[0])",
+    ),
+    "how NumPy prints": (
+        "",
+        "import numpy as np\nnp.set_printoptions(precision=VALUE)\na = [np.ones(2) / 3]\n"
+        "def f(x): return x * len(f'{a}')",
+    ),
+    "the print options of NumPy": (
+        "",
+        "import numpy as np\nnp.set_printoptions(precision=VALUE)\n"
+        "def f(x): return x * np.get_printoptions()['precision']",
+    ),
+    "a text of a function": ("", "def f(x): return x * len(f.__doc__)\nf.__doc__ = 'a' * VALUE"),
+    "an annotation": (
+        "",
+        "def f(x): return x * f.__annotations__['k']\nf.__annotations__['k'] = VALUE",
+    ),
+    "globals of a function": (
+        "",
+        "K = VALUE\ndef h(): pass\ndef f(x): return x * h.__globals__['K']",
+    ),
+    "the cell of a function": (
+        "",
+        "def by(k): return lambda: k\ng = by(VALUE)\n"
+        "def f(x): return x * g.__closure__[0].cell_contents",
+    ),
+    "the subclasses of a class": (
+        "",
+        "class C: pass\nkept = [type('D', (C,), {}) for _ in range(VALUE)]\n"
+        "def f(x): return x * len(C.__subclasses__())",
+    ),
+    "the name of a class": (
+        "",
+        "class C: pass\nC.__name__ = 'a' * VALUE\ndef f(x): return x * len(C.__name__)",
+    ),
+    "a value that is set in NumPy": (
+        "",
+        "import numpy as np\nnp.KK = VALUE\ndef f(x): return x * np.KK",
+    ),
+    "what NumPy does on errors": (
+        "",
+        "import numpy as np\nnp.seterr(over={2: 'warn', 3: 'ignore'}[VALUE])\n"
+        "def f(x): return x * len(np.geterr()['over'])",
+    ),
+    "a value that is set in a module of aotlite": (
+        "",
+        "import aotlite as al\nal.nn.KK = VALUE\ndef f(x): return x * al.nn.KK",
+    ),
+    "a value that is set in aotlite": (
+        "",
+        "import aotlite as al\nal.KK = VALUE\ndef f(x): return x * al.KK",
+    ),
     "the number of parameters": (
         "",
         "import aotlite as al\nclass N(al.nn.Module):\n    def __init__(self):\n"
@@ -180,6 +281,16 @@ def loaded(way: str, value: int) -> Any:
     return module.f
 
 
+@pytest.fixture
+def libraries(monkeypatch):
+    """What the ways set in libraries is as before afterwards."""
+    for library in (np, al, al.nn):
+        monkeypatch.setattr(library, "KK", None, raising=False)
+    with np.printoptions(), np.errstate():
+        yield
+
+
+@pytest.mark.usefixtures("libraries")
 @pytest.mark.rules("CACHE-6", "CACHE-7", "CACHE-8")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_change_of_what_is_read_changes_the_cached_run(way, tmp_path, monkeypatch):

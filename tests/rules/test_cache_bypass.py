@@ -148,7 +148,17 @@ def packs(x: Any) -> Any:
         return (x * x).sum()
 
 
+def formats(x: Any) -> Any:
+    return x * len("{.__name__}".format(formats))  # noqa: UP032
+
+
+def looks_into_globals(x: Any) -> Any:
+    return x * looks_into_globals.__globals__["BOUND"]
+
+
 CASES = {
+    formats: "formats a text whose fields may read attributes",
+    looks_into_globals: "asks an object for its __globals__",
     reads_clock: "calls time.time",
     reads_file: "of ",
     opens_file: "open",
@@ -192,6 +202,17 @@ def test_a_clock_in_a_nested_body_counts():
     with outcomes() as found:
         cached(outer)(al.ones(3))
     assert "bypass" == found[-1] and "time.perf_counter" in found.why
+
+
+def formats_numbers(x: Any) -> Any:
+    return x * len("{:{}}, {{}}".format(BOUND, 5))
+
+
+@pytest.mark.rules("CACHE-3")
+def test_a_literal_that_names_no_attributes_is_kept():
+    with outcomes() as found:
+        cached(formats_numbers)(al.ones(3))
+    assert ["miss", "kept"] == found, found.why
 
 
 @pytest.mark.rules("CACHE-3")

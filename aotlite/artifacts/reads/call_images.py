@@ -5,15 +5,20 @@ Rules: CACHE-7, CACHE-10. Spec: `specs/artifacts.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import types
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from aotlite.artifacts.reads.function_names import own_package
 from aotlite.artifacts.reads.value_images import Images, facts_words
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.storage_overlap import first_byte, foreign_distances, on_one_storage
 from aotlite.stages.records.base import chain_text
+from aotlite.stages.s1_capture.environment.access_search import is_users
 
 Line = tuple[str, str]
 """What was read, and its image."""
@@ -47,6 +52,46 @@ def mode_lines() -> Iterator[Line]:
     forbidden = STATE.watch is not None and STATE.watch.forbidden is not None
     yield "saved-tensor hooks are forbidden", str(forbidden)
     yield "a checkpointed region", str(STATE.in_region)
+
+
+def setting_line(images: Images) -> Line:
+    """What users set in NumPy: how it prints arrays, and what it does on errors."""
+    return "settings of NumPy", images.of((np.get_printoptions(), np.geterr(), np.getbufsize()))
+
+
+def library_line(images: Images, names: Collection[str] | None) -> Line:
+    """The values that are attributes of `numpy` and `aotlite`, and of those of their modules that
+    have a name among `names`, under these names (None for all): a user may have set them."""
+    found: dict[str, object] = {}
+    waiting, seen = [np, own_package()], set[str]()
+    while waiting:
+        library = waiting.pop(0)
+        held = vars(library)
+        for name in sorted(held if names is None else held.keys() & names):
+            value = held[name]
+            if isinstance(value, types.ModuleType):
+                if names is not None and not is_users(value) and value.__name__ not in seen:
+                    seen.add(value.__name__)
+                    waiting.append(value)
+            elif _is_set(name, value):
+                found[f"{library.__name__}.{name}"] = value
+    return "values of libraries", images.of(found)
+
+
+_VALUES = (
+    *(bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset),
+    *(np.ndarray, np.generic),
+)
+_OWN = ("ScalarType", "sctypeDict", "typecodes")
+"""NumPy's tables of dtypes, to which packages add."""
+
+
+def _is_set(name: str, value: object) -> bool:
+    """Whether an attribute of a library is a value, or code of a user."""
+    if name.startswith("_") or name in _OWN:
+        return False
+    is_code = isinstance(value, (type, types.FunctionType))
+    return isinstance(value, _VALUES) or is_users(value if is_code else type(value))  # type: ignore[arg-type]
 
 
 def memory_lines(tensors: Mapping[str, Tensor], offsets: Sequence[str]) -> Iterator[Line]:

@@ -20,9 +20,13 @@ from typing import Any
 import attrs
 
 from aotlite.artifacts.reads.code_digests import (
+    FORMATTING,
     asks_for,
+    attributes_in,
+    formats_objects,
     globals_written_in,
     imports_in,
+    matches_classes,
     names_in,
 )
 from aotlite.artifacts.reads.code_owners import Owner, owner_of
@@ -92,8 +96,11 @@ class CaptureWatch:
         if saved_tensors_hooks.__enter__.__code__ in called:
             self.reasons.append("the function sets hooks of saved tensors, which run later")
         self.codes = [c for c in called if isinstance(c, CodeType) and owner_of(c) in _CHECKED]
-        if any("__dict__" in code.co_names for code in self.codes):
-            self.reasons.append("the function asks an object for its __dict__")
+        asked = {name for code in self.codes for name in attributes_in(code)}
+        for name in sorted(_LOOKED_INTO & (asked | names_read.by_users)):
+            self.reasons.append(f"the function asks an object for its {name}")
+        if not names_read.by_users.isdisjoint(FORMATTING):
+            self.reasons.append(_FORMATS)
         found: list[tuple[Any, CodeType]] = []
         for code in self.codes:
             self.reasons += _reasons_in(code)
@@ -107,17 +114,26 @@ class CaptureWatch:
         self.environment = names_read.environment
         ours = {c for code in self.codes for c in called[code] if isinstance(c, CodeType)}
         is_open = names & _BY_OBJECT or any(map(_asks_for_all, [*inner, *ours]))
+        is_open = is_open or any(map(matches_classes, self.codes))
         self.names = None if is_open or self.names is None else self.names | names
 
 
 _CHECKED = (Owner.USER, Owner.PACKAGE)
 _DRAWS = "the function asks a module for its `random`, whose functions no profiler sees"
+_FORMATS = "the function formats a text whose fields may read attributes and items"
+_LOOKED_INTO = frozenset(
+    "__dict__ __doc__ __annotations__ __globals__ __closure__ __subclasses__ cell_contents "
+    "f_globals f_locals f_builtins f_back gi_frame tb_frame".split()
+)
+"""Attributes by which code looks into functions, classes and frames."""
 
 
 def _reasons_in(code: CodeType) -> Iterator[str]:
     at = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
     if asks_for(code, "random", but_of=("al", "aotlite")):
         yield _DRAWS
+    if formats_objects(code):
+        yield _FORMATS
     for name in globals_written_in(code):
         yield f"{at} binds the global {name!r}"
     for module in imports_in(code):

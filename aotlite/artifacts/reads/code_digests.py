@@ -6,6 +6,7 @@ Used by the images of functions, and by the watch. Rule: CACHE-8. Spec: `specs/a
 from __future__ import annotations
 
 import dis
+import string
 import sys
 from collections.abc import Iterator
 from hashlib import sha256
@@ -69,6 +70,52 @@ def names_in(code: CodeType) -> Iterator[str]:
     """The names that a code object may ask an object for: those in it, and its texts."""
     yield from code.co_names
     yield from (each for each in code.co_consts if isinstance(each, str) and each.isidentifier())
+
+
+_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
+_GETTERS = ("attrgetter", "methodcaller")
+
+
+def attributes_in(code: CodeType) -> Iterator[str]:
+    """The attributes that a code object asks for, also by `attrgetter` and `methodcaller`."""
+    yield from _arguments_of(code, _ATTRIBUTE)
+    if any(name in code.co_names for name in _GETTERS):
+        for each in code.co_consts:
+            yield from each.split(".") if isinstance(each, str) else ()
+
+
+def matches_classes(code: CodeType) -> bool:
+    """Whether a code object has a pattern such as `case Point(x, y)`, which reads attributes."""
+    return any(True for _ in _arguments_of(code, ("MATCH_CLASS",)))
+
+
+def formats_objects(code: CodeType) -> bool:
+    """Whether a code object may format a text with fields such as `{0.rate}`, whose attributes and
+    items C reads: each `format` that is not of a literal without such fields."""
+    before = None
+    for step in dis.get_instructions(code):
+        if step.opname == "EXTENDED_ARG":
+            continue
+        if step.opname in _ATTRIBUTE and step.argval in FORMATTING:
+            literal = before.argval if before and before.opname == "LOAD_CONST" else None
+            if step.is_jump_target or not isinstance(literal, str) or _has_lookups(literal):
+                return True
+        before = step
+    return False
+
+
+FORMATTING = ("format", "format_map")
+
+
+def _has_lookups(text: str) -> bool:
+    try:
+        fields = list(string.Formatter().parse(text))
+    except ValueError:
+        return True
+    return any(
+        "." in (name or "") or "[" in (name or "") or _has_lookups(spec or "")
+        for _, name, spec, _ in fields
+    )
 
 
 def imports_in(code: CodeType) -> Iterator[str]:

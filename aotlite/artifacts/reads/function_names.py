@@ -38,6 +38,11 @@ def function_named(name: str) -> types.FunctionType | None:
     return value if isinstance(value, types.FunctionType) else None
 
 
+def own_package() -> types.ModuleType:
+    """The package `aotlite`, whose attributes users may set."""
+    return sys.modules[__name__.partition(".")[0]]
+
+
 def _opened(value: Any, step: str) -> Any:
     if isinstance(value, (types.FunctionType, type)) or value is None:
         return value

@@ -23,7 +23,14 @@ from typing import Any
 import attrs
 
 from aotlite.artifacts.reads.access_path_words import path_of
-from aotlite.artifacts.reads.call_images import Line, argument_lines, memory_lines, mode_lines
+from aotlite.artifacts.reads.call_images import (
+    Line,
+    argument_lines,
+    library_line,
+    memory_lines,
+    mode_lines,
+    setting_line,
+)
 from aotlite.artifacts.reads.code_digests import digest_of, nested
 from aotlite.artifacts.reads.function_names import function_named
 from aotlite.artifacts.reads.value_images import Images, NoImage
@@ -94,6 +101,7 @@ class ReadSet:
         leaves = list(call.leaves)
         yield from call.fixed
         yield from _but(mode_lines(), all_of=call.is_again)
+        yield setting_line(images)
         for line, leaf in argument_lines(images, call.form, leaves):
             yield NOT_COMPARED if call.is_again and isinstance(leaf, Tensor) else line
         for words in self.places:
@@ -108,6 +116,7 @@ class ReadSet:
         for variable in self.environment:
             name = "the environment" if variable == WHOLE else f"${variable}"
             yield name, repr(value_of(variable))
+        yield NOT_COMPARED if call.is_unbound else library_line(images, self.names)
         memory = memory_lines(self._tensors(call), self.offsets)
         yield from _but(memory, all_of=call.is_again)
         if not call.is_portable:

@@ -105,7 +105,7 @@ class Images:
     def _image(self, value: Any, depth: int) -> str:
         match value:
             case np.ndarray() | np.generic():
-                return self._numbered(value) + _array(value)
+                return self._array(value, depth)
             case enum.Enum():
                 return self._member_of_enum(value, depth)
             case DType() | Device():
@@ -142,7 +142,7 @@ class Images:
         if isinstance(value, _PLAIN_OBJECTS) and kind.__module__ in _LIBRARY:
             return f"{kind.__name__} {value!r}"
         if isinstance(value, np.dtype):
-            return f"numpy dtype {value.str}"
+            return f"numpy dtype {dtype_words(value)}"
         if kind.__module__.split(".")[0] == "numpy" and callable(value):
             return _numpy_function(value)
         if kind is types.SimpleNamespace:
@@ -162,6 +162,14 @@ class Images:
         number = self._met[id(value)] = len(self._met)
         self._alive.append(value)
         return f"#{number} "
+
+    def _array(self, value: Any, depth: int) -> str:
+        """An array by its bytes and those of the array it is a view of, where code may ask for
+        that. A scalar is an array of no dimensions."""
+        words = self._numbered(value) + array_words(value)
+        if isinstance(value.base, np.ndarray) and self._asks_for("base"):
+            words += f" of {self._of(value.base, depth)}"
+        return words
 
     # --- containers and objects
     def _contents(self, value: Any, depth: int) -> str:
@@ -224,7 +232,7 @@ class Images:
         if self._looks_into_functions:
             defaults = value.__defaults__, value.__kwdefaults__
             held = f" {self._of(defaults, depth)}{held}"
-        return f"function {value.__module__}:{value.__qualname__} {codes[0]}{held}"
+        return f"function {value.__module__}:{_names_of(value)} {codes[0]}{held}"
 
     def _asks_for(self, name: str) -> bool:
         return self._names is None or name in self._names
@@ -240,7 +248,7 @@ class Images:
         number = self._met.get(id(kind))
         if number is not None:
             return f"#{number}"
-        name = f"{kind.__module__}.{kind.__qualname__}"
+        name = f"{kind.__module__}.{_names_of(kind)}"
         if kind.__module__.startswith("numpy.random"):
             raise NoImage(f"the class {name}")
         if not is_users(kind):
@@ -262,15 +270,19 @@ class Images:
     def _is_asked_for(self, name: str, value: object) -> bool:
         if name in _NO_CODE:
             return False
+        if name == "_fields":  # of a named tuple: where each is
+            return True
         if name.startswith("__") and name.endswith("__"):
-            return callable(value) or type(value) in _OPENED
+            is_named = self._names is not None and name in self._names
+            is_code = callable(value) or type(value) in _OPENED
+            return is_code or is_named or name == "__match_args__" and self._names is None
         return self._names is None or name in self._names
 
     def _member(self, value: Any, depth: int) -> str:
-        if isinstance(
-            value, (types.MemberDescriptorType, types.GetSetDescriptorType, _TUPLE_FIELD)
-        ):
-            return "a slot"
+        if isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType)):
+            return f"a slot {value.__name__}"
+        if isinstance(value, _TUPLE_FIELD):
+            return f"the item {value.__reduce__()[1][0]}"
         return self._of(value, depth)
 
 
@@ -302,14 +314,40 @@ _CONTAINERS = (
 _LIBRARY = ("builtins", "re", "pathlib", "fractions", "decimal", "uuid", "datetime")
 
 
-def _array(value: Any) -> str:
-    """An array by all of its bytes: a capture makes it a constant."""
+def _names_of(value: Any) -> str:
+    """The qualified name of a class or function, and its name, where that is another."""
+    name, full = value.__name__, value.__qualname__
+    return str(full) if full.rpartition(".")[2] == name else f"{full} named {name}"
+
+
+def dtype_words(dtype: np.dtype[Any]) -> str:
+    """A dtype of NumPy, with the names, places and titles of its fields. Raises NoImage."""
+    if dtype.metadata is not None:
+        raise NoImage("a dtype of NumPy with metadata")
+    if dtype.subdtype is not None:
+        return f"({dtype_words(dtype.subdtype[0])}, {dtype.subdtype[1]})"
+    if dtype.fields is None:
+        return dtype.str
+    parts = [f"{name!r}: {_field(dtype.fields[name])}" for name in dtype.names or ()]
+    return f"{{{', '.join(parts)}}} in {dtype.itemsize}, {dtype.flags:#x}, {dtype.type.__name__}"
+
+
+def _field(field: tuple[Any, ...]) -> str:
+    dtype, *where = field
+    return f"{dtype_words(dtype)} at {where!r}"
+
+
+def array_words(value: Any) -> str:
+    """An array by all of its bytes: a capture makes it a constant. Raises NoImage."""
+    if type(value) is not np.ndarray and not isinstance(value, np.generic):
+        raise NoImage(f"a {type(value).__qualname__}, a subclass of ndarray")
     array = np.asarray(value)
     if array.dtype.hasobject:
         raise NoImage("an array of Python objects")
     digest = sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:32]
     kind = f"{type(value).__module__}.{type(value).__name__}"
-    return f"{kind} {array.dtype.str} {array.shape} {array.strides} {digest}"
+    flags = f"{array.flags.num:#x}"
+    return f"{kind} {dtype_words(array.dtype)} {array.shape} {array.strides} {flags} {digest}"
 
 
 def facts_words(tensor: Tensor) -> str:

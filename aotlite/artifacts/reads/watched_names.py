@@ -36,6 +36,8 @@ class NamesRead:
     """Environment variables with their values; None for one that is not set."""
     attributes: set[str] = attrs.field(factory=set)
     """Names of attributes that `getattr` and `hasattr` were asked for."""
+    by_users: set[str] = attrs.field(factory=set)
+    """Those that no code of Python's library asked for."""
     writes_environment: bool = False
     asks_modules: bool = False
     """Whether a user's module was asked for a name that no access path may have."""
@@ -115,11 +117,16 @@ def _whole(data: Any) -> str:
 
 
 def _note(args: tuple[Any, ...]) -> None:
-    if len(args) < 2 or owner_of(sys._getframe(2).f_code) is Owner.OURS:
+    if len(args) < 2:
+        return
+    owner = owner_of(sys._getframe(2).f_code)
+    if owner is Owner.OURS:
         return
     of_module = isinstance(args[0], types.ModuleType) and is_users(args[0])
     for each in _active():
         each.attributes.add(args[1])
+        if owner is not Owner.PYTHON:
+            each.by_users.add(args[1])
         each.asks_modules |= of_module
 
 
