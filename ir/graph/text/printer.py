@@ -185,7 +185,7 @@ class _Phases:
 
 class _Remarks:
     """Prints the user's source line as a comment where it changes, or the phase does; and the
-    marked region (REG-29)."""
+    marked region (REG-21)."""
 
     __slots__ = ("line", "phase", "places", "region")
 
