@@ -163,9 +163,12 @@ def map_nodes(value: object, function: Callable[[Node], Any]) -> Any:
     if type(value) is Node:
         return function(value)
     if type(value) is tuple:
-        mapped = [map_nodes(item, function) for item in value]
+        mapped = [map_nodes(v, function) if type(v) in _MAPPED else v for v in value]
         return value if all(map(is_, mapped, value)) else tuple(mapped)
     return value
+
+
+_MAPPED = frozenset((Node, tuple))
 
 
 def name_from(text: str) -> str:

@@ -154,8 +154,7 @@ class _Decomposer:
             found = self.build.expanded(node.target, _proxies(self.build, args))
             if found is not NotImplemented:
                 return tuple([f.node for f in found]) if type(found) is tuple else found.node
-        same = all(self.env[value] is value for value in node.inputs())
-        return self.build.add(node if same else node.with_args(args, node.meta))
+        return self.build.add(node if args is node.args else node.with_args(args, node.meta))
 
 
 def _proxies(build: Builder, value: object) -> Any:

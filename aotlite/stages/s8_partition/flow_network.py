@@ -23,8 +23,7 @@ from aotlite.stages.s8_partition.flow_reductions import (
     ReducedNetwork,
     Tree,
     Vertex,
-    cut_by_a_path,
-    cut_by_trying,
+    cut_by_elimination,
     leaves,
     reduced,
 )
@@ -137,9 +136,7 @@ def _solved(into: dict[Vertex, Edges]) -> tuple[list[tuple[Capacity, Tree]], int
     for part in _parts(into):
         shape = _shape(into, part)
         if shape not in known:
-            found = cut_by_a_path(shape)
-            if found is None:
-                found = cut_by_trying(shape)
+            found = cut_by_elimination(shape)
             known[shape] = (_cut_of(shape, USUAL), len(shape)) if found is None else (found, 0)
         places, edges = known[shape]
         cut += [into[vertex][origin] for origin, vertex in map(part.__getitem__, places)]

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from heapq import heappop, heappush
-from itertools import combinations, count
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import attrs
@@ -58,71 +57,88 @@ def reduced(network: ReducedNetwork) -> dict[Vertex, Edges]:
     return contracted(_collapsed(network))
 
 
-# ------------------------------------------------------------------------------- one wide path
+# ----------------------------------------------------------------------------------- narrow parts
 Link = tuple[Vertex, Vertex, Capacity]
 """(from, to, capacity)."""
+_WIDTH = 4
+"""The most neighbors of a vertex that is eliminated; a solver gets wider parts."""
+_Table = tuple[tuple[Vertex, ...], list[int]]
+"""(vertices, a cost for each choice of their sides): bit k of an index says whether vertex k is on
+the source's side."""
 
 
-def cut_by_a_path(links: Sequence[Link]) -> list[int] | None:
-    """The indices of the edges of the minimum cut, if one widest path decides it; else None.
+def cut_by_elimination(links: Sequence[Link]) -> list[int] | None:
+    """The indices of the edges of the minimum cut, vertex by vertex; None if the part is wide.
 
-    If a single edge leads to the sink, and some path to it has at least its capacity, it is the
-    cut: none is cheaper, or nearer to the sink. If a single edge leaves the source, and some path
-    from it has a greater capacity, that edge is the cut: all others cost more.
-    """
-    first = [k for k, (origin, _, _) in enumerate(links) if origin == SOURCE]
-    last = [k for k, (_, vertex, _) in enumerate(links) if vertex == SINK]
-    if len(last) == 1:
-        origin, _, capacity = links[last[0]]
-        if _widest(links, SOURCE, origin) >= capacity:
-            return last
-    if len(first) == 1:
-        _, vertex, capacity = links[first[0]]
-        if _widest(links, vertex, SINK) > capacity:
-            return first
-    return None
-
-
-def _widest(links: Sequence[Link], start: Vertex, end: Vertex) -> Capacity:
-    """The capacity of the widest path."""
-    near: dict[Vertex, list[tuple[Vertex, Capacity]]] = {}
-    for origin, vertex, capacity in links:
-        near.setdefault(origin, []).append((vertex, capacity))
-    width: dict[Vertex, Capacity] = {start: UNLIMITED}
-    turns = count()  # breaks ties: vertices cannot be compared
-    work: list[tuple[Capacity, int, Vertex]] = [(-UNLIMITED, next(turns), start)]
-    while work:
-        narrow, _, origin = heappop(work)
-        if origin == end:
-            return -narrow
-        for vertex, capacity in near.get(origin, ()):
-            wide = min(-narrow, capacity)
-            if wide > width.get(vertex, -1):
-                width[vertex] = wide
-                heappush(work, (-wide, next(turns), vertex))
-    return 0
-
-
-_TRIED = 5
-"""With at most this many vertices, all cuts are enumerated."""
-
-
-def cut_by_trying(links: Sequence[Link]) -> list[int] | None:
-    """The indices of the edges of the minimum cut, by enumeration; None if there are many vertices.
-
+    The best side of a vertex depends on the sides of its neighbors alone. A table of what this side
+    costs takes the place of the vertex and its edges; the vertex with the fewest neighbors is next.
     Of equal cuts the one nearest to the sink: it has the most vertices on the source's side.
     """
+    tables = _costs_of(links)
+    near = {each: {end for scope, _ in own for end in scope} for each, own in tables.items()}
+    work = [(len(around), place, each) for place, (each, around) in enumerate(near.items())]
+    heapify(work)
+    places = {each: place for _, place, each in work}
+    chosen: list[tuple[Vertex, tuple[Vertex, ...], list[int]]] = []
+    while work:
+        degree, _, vertex = heappop(work)
+        if vertex not in near or degree != len(near[vertex]):
+            continue  # eliminated, or it has another place in the order by now
+        around = near.pop(vertex) - {vertex}
+        if len(around) > _WIDTH:
+            return None
+        scope = tuple(sorted(around, key=places.__getitem__))
+        costs, sides = _without(vertex, scope, tables)
+        chosen.append((vertex, scope, sides))
+        for each in scope:
+            near[each] |= around
+            near[each].discard(vertex)
+            tables[each].append((scope, costs))
+            heappush(work, (len(near[each]), places[each], each))
+    side: dict[Vertex, int] = {SOURCE: 1, SINK: 0}
+    for vertex, scope, sides in reversed(chosen):
+        side[vertex] = sides[sum([side[each] << bit for bit, each in enumerate(scope)])]
+    return [k for k, (origin, vertex, _) in enumerate(links) if side[origin] > side[vertex]]
+
+
+def _costs_of(links: Sequence[Link]) -> dict[Vertex, list[_Table]]:
+    """The tables of each vertex: of its edges, and of itself. A unit is a vertex far from the sink;
+    the smallest capacity is more than all of them."""
     ends = dict.fromkeys([end for origin, vertex, _ in links for end in (origin, vertex)])
-    vertices = [end for end in ends if end not in (SOURCE, SINK)]
-    if len(vertices) > _TRIED:
-        return None
-    found: list[tuple[Capacity, int, list[int]]] = []
-    for size in range(len(vertices) + 1):
-        for chosen in combinations(vertices, size):
-            near = {SOURCE, *chosen}
-            cut = [k for k, (o, v, _) in enumerate(links) if o in near and v not in near]
-            found.append((sum([links[k][2] for k in cut]), -size, cut))
-    return min(found)[2]
+    tables: dict[Vertex, list[_Table]] = {}
+    for each in ends:
+        if each not in (SOURCE, SINK):
+            tables[each] = [((each,), [0, -1])]
+    for origin, vertex, capacity in links:
+        cost = _amount(capacity) * (len(ends) + 1)
+        if origin == SOURCE:
+            table: _Table = ((vertex,), [cost, 0])
+        elif vertex == SINK:
+            table = ((origin,), [0, cost])
+        else:
+            table = ((origin, vertex), [0, cost, 0, 0])
+        for each in table[0]:
+            tables[each].append(table)
+    return tables
+
+
+def _without(
+    vertex: Vertex, scope: tuple[Vertex, ...], tables: dict[Vertex, list[_Table]]
+) -> tuple[list[int], list[int]]:
+    """(costs, sides): for each choice of the sides of `scope` the least cost of what `vertex` has,
+    and the side of the vertex that has it. Its tables leave those of all vertices."""
+    own = tables.pop(vertex)
+    for each in scope:
+        tables[each] = [table for table in tables[each] if vertex not in table[0]]
+    bits = {each: bit for bit, each in enumerate((*scope, vertex))}
+    sums = [0] * (2 << len(scope))
+    for ends, costs in own:
+        shifts = [(bits[each], bit) for bit, each in enumerate(ends)]
+        for index in range(len(sums)):
+            sums[index] += costs[sum([(index >> own_bit & 1) << bit for own_bit, bit in shifts])]
+    half = len(sums) // 2
+    pairs = list(zip(sums[:half], sums[half:], strict=True))
+    return [min(pair) for pair in pairs], [int(near < far) for far, near in pairs]
 
 
 # ---------------------------------------------------------------------------------- in one walk
