@@ -87,13 +87,15 @@ def returned_as_arrays(graph: Graph) -> list[bool]:
     becomes the storage of a tensor, for which stage 10 needs a window.
     """
     return [
-        isinstance(role, (Saved, MutatedInput)) and type(v) is Node and travels_as_array(v.meta)  # type: ignore[arg-type]
-        for role, v in zip(graph.output_roles, graph.outputs, strict=True)
+        isinstance(role, (Saved, MutatedInput)) and meta is not None and travels_as_array(meta)
+        for role, meta in zip(graph.output_roles, graph.output_metas, strict=True)
     ]
 
 
 def is_read(graph: Graph) -> list[bool]:
     """Returns, for each placeholder, whether a node or an output reads it."""
+    if graph.header is not None:
+        return list(graph.header.reads)
     read = {value for node in graph.nodes for value in node.inputs()}
     read |= {value for value in graph.outputs if type(value) is Node}
     return [node in read for node in graph.placeholders]

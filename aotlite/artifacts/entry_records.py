@@ -68,9 +68,9 @@ def _check_saved(cut: StageRecords) -> None:
     if backward is None:
         return
     forward = cut.partition.forward
-    found = zip(forward.output_roles, forward.outputs, strict=True)
-    saved = {r.index: node.meta for r, node in found if type(r) is Saved and node is not None}
-    shown = {role: node.meta for role, node in forward.outputs_with(object) if node is not None}
+    found = list(zip(forward.output_roles, forward.output_metas, strict=True))
+    saved = {role.index: meta for role, meta in found if type(role) is Saved}
+    shown = dict(found)
     for node in backward.placeholders:
         meta: Any = node.meta
         if type(node.role) is Saved and saved.get(node.role.index) is not meta:

@@ -26,6 +26,7 @@ from aotlite.artifacts.reads.read_set import CallContext
 from aotlite.artifacts.reads.value_images import NoImage
 from aotlite.artifacts.recording import Recording
 from aotlite.artifacts.restoring import begun, restored
+from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import AotliteError, FormatError, UnsupportedError, noted
 from aotlite.ir.logs import emit
 from aotlite.pipeline import CompiledEntry, Request, compile_once
@@ -68,7 +69,8 @@ def entry_for(
         entry = compile_once(request, options)
         entry.kept = str(error)
         return entry
-    found = _found(name, context, request, options)
+    with collector_paused():
+        found = _found(name, context, request, options)
     if found is not None:
         return found
     return _compiled(Recording(name, context), request, options)

@@ -70,9 +70,11 @@ class Recording:
         reads = self._reads(facts)
         tape = cut.joint.kept_tape
         higher = None if tape is None else tuple(sorted(tape.higher_order_inputs, key=str))
-        document = encoded((at_rest(cut), higher))
+        document = encoded((at_rest(cut), higher), with_headers=True)
         words = facts_in_words(facts)
-        return KeptEntry(self.name, reads, guards, words, records_written(document))
+        return KeptEntry(
+            self.name, reads, guards, words, records_written(document), document.headers
+        )
 
     def _reasons(self, captured: Captured, cut: StageRecords) -> Iterator[str]:
         """Why this compilation is not kept."""

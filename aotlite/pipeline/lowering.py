@@ -79,6 +79,6 @@ def planned_backward(
 
 
 def forget_origins(graph: Graph | None) -> None:
-    """Clears `origin` of all nodes: the graphs of earlier stages can be freed (PIP-6)."""
-    for node in () if graph is None else graph.nodes:
+    """Clears `origin` of all nodes, to free earlier graphs (PIP-6). A file has none (SER-4)."""
+    for node in () if graph is None or graph.header is not None else graph.nodes:
         node.origin = None

@@ -174,12 +174,16 @@ class Observers:
         def lower_and_show(graph: Graph) -> RunT:
             refresh()
             with self.within():
-                with timed("backward", graph=graph.name, nodes=len(graph.calls)):
+                with timed("backward", graph=graph.name, nodes=_calls_of(graph)):
                     run = lower_backward(graph)
                 self.show_kernels("backward", run)
             return run
 
         return lower_and_show
+
+
+def _calls_of(graph: Graph) -> int:
+    return len(graph.calls) if graph.header is None else graph.header.call_count
 
 
 def show_to(observer: Observer, stage: str, made: object) -> None:

@@ -273,6 +273,8 @@ def _require_cpu(graph: Graph) -> None:
 
 def is_of_cpu(graph: Graph) -> bool:
     """Whether all values of a graph lie on the CPU."""
+    if graph.header is not None:
+        return True
     for node in graph.nodes:
         metas = node.meta if type(node.meta) is tuple else (node.meta,)
         if any(type(meta) is TensorMeta and meta.device is not CPU_DEVICE for meta in metas):

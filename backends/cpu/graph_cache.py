@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from aotlite.backends.cpu.emit.c_text import PrintedC, ProgramText
-from aotlite.backends.cpu.graph_key import MOST_BYTES
 from aotlite.backends.loops.program import BufferKind, Extern, LoopProgram, Placed, ProgramBuffer
 from aotlite.backends.native.cache import artifact_cache
 from aotlite.backends.native.cache.disk_cache import read
@@ -24,6 +23,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import BackendError
+from aotlite.ir.graph.compare import MOST_BYTES
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import PureOp, op_named
 

@@ -1,17 +1,36 @@
-"""Whether two graphs are the same program, and where they differ first. Spec: `specs/graph.md`."""
+"""Whether two graphs are the same program, where they differ first, and the digest of a program.
+
+Spec: `specs/graph.md`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
+try:  # hashlib would load all of OpenSSL, 3 ms of a first call
+    from _blake2 import blake2b
+except ImportError:  # another Python
+    from hashlib import blake2b
+
+from aotlite.ir.arrays.device import CPU
+from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry.memory_format import MemoryFormat
 from aotlite.ir.graph.graph import Constant, Graph, Node
 from aotlite.ir.graph.node_text import literal
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.op import Op
+from aotlite.ir.ops import BUILT_IN
 
-__all__ = ["equal_graphs", "structurally_equal"]
+__all__ = ["digest_of", "equal_graphs", "structurally_equal"]
 
 Positions = dict[Node, int]
+MOST_BYTES = 1 << 20
+"""The most bytes of constants of a graph that has a digest."""
+_MOST_BITS = 4096
 
 
 def equal_graphs(a: Graph, b: Graph) -> bool:
@@ -105,3 +124,89 @@ def _argument_name(node: Node, index: int) -> str:
 
 def _shown(value: object, positions: Positions) -> str:
     return literal(value, {node: f"node {index}" for node, index in positions.items()})
+
+
+# ----------------------------------------------------------------------------------------- digests
+class _NoDigest(Exception):
+    """Raised for a graph without a digest. Never leaves this module."""
+
+
+def digest_of(graph: Graph) -> str | None:
+    """A hash of all that decides what a graph computes, which is not its names, phases and lines.
+
+    None for a graph with ops of the user's own, symbolic sizes, values on other devices than the
+    CPU, or large constants.
+    """
+    if graph.header is not None:
+        return graph.header.digest
+    try:
+        words = [f"{len(each)}:{each}" for each in _words(graph)]
+    except _NoDigest:
+        return None
+    text = "\0".join(words).encode("utf-8", "surrogateescape")
+    return blake2b(text, digest_size=32).hexdigest()
+
+
+def _words(graph: Graph) -> Iterator[str]:
+    numbers: _Texts = {node: f"%{k}" for k, node in enumerate(graph.nodes)}
+    constant_bytes = 0
+    for node in graph.nodes:
+        if node.op == "get_attr":
+            constant_bytes += getattr(node.target.value, "nbytes", 0)
+            if constant_bytes > MOST_BYTES:
+                raise _NoDigest
+            target = _array(node.target.value)
+        elif node.op == "call":
+            if node.target not in BUILT_IN:
+                raise _NoDigest
+            target = node.target.name
+        else:
+            target = str(node.role) if node.op == "placeholder" else _roles(graph)
+        yield f"{node.op} {target} {_word(node.args, numbers)} {_word(node.meta, numbers)}"
+
+
+def _roles(graph: Graph) -> str:
+    return " ".join([type(role).__name__ for role in graph.output_roles])
+
+
+def _array(value: object) -> str:
+    if type(value) is not np.ndarray or value.dtype.hasobject:
+        raise _NoDigest
+    return f"{value.dtype.name} {value.shape} {value.strides} {value.tobytes().hex()}"
+
+
+_Texts = dict[Node | TensorMeta, str]
+"""The numbers of nodes, and the texts of metas that have been met."""
+
+
+def _word(value: Any, numbers: _Texts) -> str:
+    """A text that differs for different values of any type: 1, 1.0 and True differ."""
+    kind = type(value)
+    if kind is Node:
+        return numbers[value]
+    if kind is tuple:
+        return f"({','.join([_word(item, numbers) for item in value])})"
+    if kind is TensorMeta:
+        found = numbers.get(value)
+        if found is None:
+            found = numbers[value] = _meta(value)
+        return found
+    if kind is int and value.bit_length() > _MOST_BITS:  # Python refuses to write its digits
+        raise _NoDigest
+    if kind in _PLAIN:
+        return repr(value)
+    if kind is DType or kind is MemoryFormat:
+        return f"{kind.__name__} {value!r}"
+    if value is CPU:
+        return "CPU"
+    raise _NoDigest
+
+
+_PLAIN = frozenset((bool, int, float, complex, str, type(None)))
+
+
+def _meta(meta: TensorMeta) -> str:
+    sizes = (*meta.shape, *meta.stride)
+    if meta.device is not CPU or any(type(size) is not int for size in sizes):
+        raise _NoDigest
+    return f"{meta.dtype.name}{meta.shape}{meta.stride}"

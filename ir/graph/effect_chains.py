@@ -28,6 +28,7 @@ from aotlite.ir.graph.role import BackwardToken, Token
 __all__ = [
     "chain_fault",
     "effects_of",
+    "first_effect",
     "has_tokens",
     "is_effect",
     "numbered",
@@ -42,6 +43,11 @@ def is_effect(node: Node) -> bool:
     """Whether the node has a side effect, in its imperative or its pure form."""
     op = node.target
     return type(op) is EffectOp or (type(op) is TokenOp and bool(op.effect))
+
+
+def first_effect(graph: Graph) -> Node | None:
+    """The first node of a graph that has a side effect; None if none has."""
+    return None if graph.header is not None else next(filter(is_effect, graph.nodes), None)
 
 
 def effects_of(graph: Graph) -> dict[tuple[str, object], list[str]]:

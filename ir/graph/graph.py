@@ -207,6 +207,8 @@ class Graph:
     _names: dict[Node, str] | None = attrs.field(default=None, init=False)
     _last_uses: dict[Node, tuple[Node, ...]] | None = attrs.field(default=None, init=False)
     _symbols: tuple[str, ...] | None = attrs.field(default=None, init=False)
+    header: Any = attrs.field(default=None, init=False)
+    """The `GraphHeader` of a graph whose nodes are read when they are asked for; else None."""
 
     def __attrs_post_init__(self) -> None:
         if not self.nodes or self.nodes[-1].op != "output":
@@ -230,11 +232,14 @@ class Graph:
     @property
     def output_roles(self) -> tuple[Role, ...]:
         """Why each output exists, aligned with `outputs`."""
-        roles: tuple[Role, ...] = self.nodes[-1].role  # type: ignore[assignment]
-        return roles
+        if self.header is not None:
+            return self.header.output_roles
+        return self.nodes[-1].role  # type: ignore[return-value]
 
     @property
     def placeholders(self) -> tuple[Node, ...]:
+        if self.header is not None:
+            return self.header.placeholders
         return tuple(node for node in self.nodes if node.op == "placeholder")
 
     @property
@@ -249,8 +254,8 @@ class Graph:
 
     def input_with(self, role: Role) -> Node:
         """The placeholder of this role. Raises GraphError if there is none."""
-        for node in self.nodes:
-            if node.op == "placeholder" and node.role == role:
+        for node in self.placeholders:
+            if node.role == role:
                 return node
         raise GraphError(f"graph {self.name}: no input has the role {role}, expected one")
 
@@ -291,6 +296,12 @@ class Graph:
     if TYPE_CHECKING:
 
         def edit(self) -> Any: ...
+        def output_metas_with(self, kind: type | tuple[type, ...]) -> list[tuple[Any, Any]]: ...
+        def returns_input(self, output: Role, role: Role) -> bool: ...
+        @property
+        def output_metas(self) -> tuple[Any, ...]: ...
+        @property
+        def output_roots(self) -> tuple[int | None, ...]: ...
         def print_readable(self, *, print_output: bool = True) -> str: ...
         def print_tabular(self, *, print_output: bool = True) -> str: ...
         def sequence_table(self, *, print_output: bool = True) -> str: ...
@@ -302,13 +313,9 @@ class Graph:
         def symbols(self) -> tuple[str, ...]: ...
         def lint(self) -> None: ...
 
-    # --- Python's protocols; `ir/graph/methods.py` adds `__str__` and pickling
+    # --- Python's protocols; `ir/graph/methods.py` adds printing and pickling
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.nodes)} nodes>"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Prints the graph's text: IPython calls this, and Hypothesis for a failing example."""
-        printer.text(str(self))
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)

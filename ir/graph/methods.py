@@ -14,6 +14,8 @@ from aotlite.ir.deferred import deferred
 from aotlite.ir.graph.edit import GraphEdit
 from aotlite.ir.graph.graph import Graph, Node
 from aotlite.ir.graph.node_text import node_names
+from aotlite.ir.graph.role import Role
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.graph.symbolic.binding import names_among
 from aotlite.ir.graph.text.printer import code, readable, tabular
 from aotlite.ir.graph.text.sequence_table import sequence_table
@@ -101,9 +103,58 @@ def _reduce(self: Graph) -> tuple[object, ...]:
     return files.loads, (files.dumps(self),)
 
 
+def _output_metas(self: Graph) -> tuple[Any, ...]:
+    """The meta of each output that is a node; None for another one."""
+    if self.header is not None:
+        found: tuple[Any, ...] = self.header.output_metas
+        return found
+    return tuple([value.meta if type(value) is Node else None for value in self.outputs])
+
+
+def _output_metas_with(self: Graph, kind: type | tuple[type, ...]) -> list[tuple[Any, Any]]:
+    """(role, meta) of the outputs whose role is of this class, in order (`output_metas`)."""
+    pairs = zip(self.output_roles, self.output_metas, strict=True)
+    return [(role, meta) for role, meta in pairs if isinstance(role, kind)]
+
+
+def _output_roots(self: Graph) -> tuple[int | None, ...]:
+    """For each output the number of its `storage_root` among the nodes; -1 minus that for an input
+    or a constant, None for what is no node."""
+    if self.header is not None:
+        found: tuple[int | None, ...] = self.header.roots
+        return found
+    numbers = {node: k if node.op == "call" else -1 - k for k, node in enumerate(self.nodes)}
+    return tuple([numbers[storage_root(v)] if type(v) is Node else None for v in self.outputs])
+
+
+def _returns_input(self: Graph, output: Role, role: Role) -> bool:
+    """Whether the output of a role is the input of another one."""
+    at = self.output_roles.index(output)
+    if self.header is not None and (self.header.roots[at] or 0) >= 0:
+        return False  # a call has made it: its nodes need not be read
+    value = self.outputs[at]
+    return type(value) is Node and value.op == "placeholder" and value.role == role
+
+
+def _repr_pretty(self: Graph, printer: Any, cycle: bool) -> None:
+    """Prints the graph's text: IPython calls this, and Hypothesis for a failing example."""
+    printer.text(str(self))
+
+
+def _getattr(self: Graph, name: str) -> Any:
+    """The nodes of a graph that is not read yet: only a slot without a value gets here."""
+    if name != "nodes" or self.header is None:
+        raise AttributeError(f"'Graph' object has no attribute {name!r}", name=name, obj=self)
+    self.nodes = nodes = self.header.nodes()
+    return nodes
+
+
 _PRINTS = (_print_readable, _print_tabular, _sequence_table)
-_PROPERTIES = (_names, _symbols, _code)
-_NAMED: tuple[Callable[..., object], ...] = (_edit, *_PRINTS, *_PROPERTIES, _lint)
+_PROPERTIES = (_names, _symbols, _code, _output_metas, _output_roots)
+_NAMED: tuple[Callable[..., object], ...] = (
+    *(_edit, _output_metas_with, _returns_input),
+    *(*_PRINTS, *_PROPERTIES, _lint),
+)
 
 
 def _methods() -> Iterator[tuple[str, Any]]:
@@ -111,6 +162,8 @@ def _methods() -> Iterator[tuple[str, Any]]:
     for function in _NAMED:
         yield function.__name__.removeprefix("_"), function
     yield "__str__", _str
+    yield "__getattr__", _getattr
+    yield "_repr_pretty_", _repr_pretty
     yield "__reduce__", _reduce
 
 

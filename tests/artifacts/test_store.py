@@ -15,7 +15,7 @@ import pytest
 
 import aotlite as al
 from aotlite.artifacts.files import misses, store
-from aotlite.artifacts.files.kept_entry import kept_entry_of
+from aotlite.artifacts.files.seal import entry_of, sealed
 from aotlite.backends.native.cache.disk_cache import DiskCache, sha256
 from tests.artifacts.looked_up import cached, outcomes
 
@@ -54,15 +54,24 @@ def replaced(data: bytes) -> Path:
     return other
 
 
-def head_of(data: bytes) -> tuple[Any, bytes]:
-    head, _, rest = data.partition(b"\n")
-    return json.loads(head), rest
+def lines_of(data: bytes) -> list[bytes]:
+    """The seal, the headers, the reads, the sizes of the records and these."""
+    return data.split(b"\n", 4)
+
+
+def with_line(number: int, change: Any) -> bytes:
+    lines = lines_of(the_file().read_bytes())
+    lines[number] = change(lines[number])
+    return b"\n".join(lines)
 
 
 def with_head(change: Any) -> bytes:
-    head, rest = head_of(the_file().read_bytes())
-    change(head)
-    return json.dumps(head).encode() + b"\n" + rest
+    def changed(line: bytes) -> bytes:
+        head = json.loads(line)
+        change(head)
+        return json.dumps(head).encode()
+
+    return with_line(2, changed)
 
 
 DAMAGES = {
@@ -77,8 +86,13 @@ DAMAGES = {
         lambda head: head["guards"].append(["value", [None, [["import", "os"]]]])
     ),
     "an unknown role": lambda: with_head(lambda head: head["facts"].update(inputs=[["x", 0]])),
-    "no records": lambda: the_file().read_bytes().split(b"\n")[0] + b"\n",
-    "records of another kind": lambda: the_file().read_bytes().split(b"\n")[0] + b'\n["[]"]',
+    "no records": lambda: b"\n".join([*lines_of(the_file().read_bytes())[:3], b""]),
+    "no texts": lambda: b"\n".join([*lines_of(the_file().read_bytes())[:3], b"[]", b""]),
+    "records of another kind": lambda: b"\n".join(
+        [*lines_of(the_file().read_bytes())[:3], b"[2]", b"[]"]
+    ),
+    "other sizes": lambda: with_line(3, lambda line: line.replace(b"[", b"[-1, 1, ")),
+    "a graph with a fault": lambda: the_file().read_bytes().replace(b'"aotlite graph"', b'"graph"'),
     "half of it": lambda: the_file().read_bytes()[: the_file().stat().st_size // 2],
     "nothing": lambda: b"",
     "deep nesting": lambda: b"[" * 1_000_000,
@@ -189,4 +203,4 @@ def test_the_outcome_of_the_last_lookup_is_kept_once():
 def test_a_document_is_read_as_it_was_written():
     run()
     data = the_file().read_bytes()
-    assert data == kept_entry_of(data).written()
+    assert data == sealed(entry_of(data))

@@ -22,7 +22,7 @@ from aotlite.ir.errors import FormatError
 from aotlite.pipeline.record_files import Document
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts
 
-FORMAT = 1
+FORMAT = 2
 """The version of the document."""
 MOST_BYTES = 1 << 28
 """The most bytes of a document that is read."""
@@ -40,6 +40,9 @@ class KeptEntry:
     rest: bytes
     """The document of the records (REC-1): `StageRecords`, and the inputs that derivatives of the
     backward may reach, None if it has none."""
+    headers: tuple[str, ...] = ()
+    """For each graph its header (REC-9), of an entry that this cache has written itself; else
+    none, and all graphs are read before the entry serves a call."""
 
     def written(self) -> bytes:
         """The document: one line of reads and guards, which a look-up needs; the records behind."""
@@ -56,7 +59,7 @@ class KeptEntry:
         """What the function alone leads to and a call needs, in words; empty if it needs nothing:
         the tensors that the function reaches outside its arguments (CACHE-18)."""
         function = types.SimpleNamespace(__name__=self.function.rpartition(":")[2])
-        with _faults():
+        with faults():
             found = [at for _, at in self.reads.inputs if type(at) is not int]
             found += [guard[1] for guard in self.guards if guard[0] in ("same", "grad")]
             paths = [path_of(words, function) for words in found]
@@ -64,14 +67,20 @@ class KeptEntry:
 
     def guards_of_arguments(self) -> list[Any]:
         """The guards but those on what the function alone leads to."""
-        with _faults():
+        with faults():
             return [left for left in map(_of_arguments, self.guards) if left]
 
     def records(self) -> Document:
         """The document of the records. Raises FormatError."""
-        with _faults():
-            text, *graphs = json.loads(self.rest)
-            return Document(_text(text), tuple(map(_text, graphs)))
+        with faults():
+            line, _, texts = self.rest.partition(b"\n")
+            sizes, found, at = json.loads(line), [], 0
+            for size in sizes:
+                found.append(texts[at : at + _count(size)].decode())
+                at += size
+            if at != len(texts) or not found:
+                raise ValueError(f"{len(texts)} bytes of texts")
+            return Document(found[0], tuple(found[1:]), self.headers)
 
 
 def _of_arguments(guard: Any) -> list[Any] | None:
@@ -86,12 +95,13 @@ def _of_arguments(guard: Any) -> list[Any] | None:
 
 
 def records_written(records: Document) -> bytes:
-    """The records as the end of a document."""
-    return json.dumps([records.text, *records.graphs]).encode()
+    """The records as the end of a document: a line with the sizes of the texts, and these."""
+    texts = [text.encode() for text in (records.text, *records.graphs)]
+    return json.dumps(list(map(len, texts))).encode() + b"\n" + b"".join(texts)
 
 
 @contextmanager
-def _faults() -> Iterator[None]:
+def faults() -> Iterator[None]:
     """Raises FormatError for the errors of other JSON than is written."""
     try:
         yield
@@ -139,7 +149,7 @@ def _reads_written(reads: ReadSet) -> dict[str, Any]:
 
 def kept_entry_of(data: bytes) -> KeptEntry:
     """The entry of a document. Raises FormatError for any other bytes."""
-    with _faults():
+    with faults():
         head, _, rest = data.partition(b"\n")
         return _entry(json.loads(head), rest)
 
@@ -168,4 +178,10 @@ def _entry(made: Any, rest: bytes) -> KeptEntry:
 def _text(value: object) -> str:
     if type(value) is not str:
         raise TypeError(f"{value!r:.40} is no text")
+    return value
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{value!r:.40} is no size")
     return value

@@ -16,7 +16,8 @@ from contextlib import suppress
 
 import attrs
 
-from aotlite.artifacts.files.kept_entry import MOST_BYTES, KeptEntry, kept_entry_of
+from aotlite.artifacts.files.kept_entry import MOST_BYTES, KeptEntry
+from aotlite.artifacts.files.seal import entry_of, sealed
 from aotlite.backends.native.cache import eviction, trusted_folders
 from aotlite.backends.native.cache.disk_cache import DiskCache, UnsoundError, files, key_of, read
 from aotlite.ir.errors import FormatError
@@ -75,7 +76,7 @@ def _read(path: str) -> KeptEntry | None:
     try:
         if os.stat(path).st_size > MOST_BYTES:
             raise UnsoundError("it is too large")
-        return kept_entry_of(read(path))
+        return entry_of(read(path))
     except FileNotFoundError:  # another process has removed it
         return None
     except (FormatError, UnsoundError, MemoryError):
@@ -106,7 +107,7 @@ def remove(path: str) -> None:
 
 def keep(kept: KeptEntry, name: str) -> str | None:
     """Writes an entry, whole or not at all. Returns why it cannot; None if it was written."""
-    data, trusted = kept.written(), cache()
+    data, trusted = sealed(kept), cache()
     if len(data) > MOST_BYTES:
         return f"the entry has {len(data)} bytes"
     if trusted is None:

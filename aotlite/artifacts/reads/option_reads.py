@@ -23,6 +23,7 @@ from aotlite.artifacts.reads.code_owners import own_folders
 from aotlite.artifacts.reads.value_images import NoImage
 from aotlite.backends.lookup import backend_from
 from aotlite.backends.protocol import Backend
+from aotlite.ir.provenance.library_files import file_states
 from aotlite.pipeline.options import Options
 
 _NOT_READ = frozenset(
@@ -99,8 +100,10 @@ def _contents() -> str:
     package, *inner = own_folders()
     found = {}
     for folder, start in [(package, package), *[(each, os.path.dirname(each)) for each in inner]]:
-        for words in _files(folder):
-            path = words.rsplit(" ", 2)[0]
+        for words in file_states(folder):
+            path = words.rsplit(" ", 3)[0]
+            if not path.endswith(".py"):
+                continue
             name = os.path.relpath(path, start).replace(os.sep, "/")
             with open(path, "rb") as file:
                 found[name] = sha256(file.read()).hexdigest()
@@ -127,15 +130,5 @@ def options_as_data(options: Options) -> dict[str, Any]:
 def _sources() -> str:
     """Sizes and times of aotlite's own files, as the keys of kernels have them (CPU-9): in a
     checkout the version does not tell two states apart."""
-    found = sorted({each for folder in own_folders() for each in _files(folder)})
+    found = sorted({each for folder in own_folders() for each in file_states(folder)})
     return sha256("\n".join(found).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def _files(folder: str) -> Iterator[str]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir() and entry.name != "__pycache__":
-                yield from _files(entry.path)
-            elif entry.name.endswith(".py"):
-                found = entry.stat()
-                yield f"{entry.path} {found.st_size} {found.st_mtime_ns}"

@@ -2,7 +2,7 @@
 
 `encoded` writes records, and `decoded` reads them. A document is a JSON text, and a text for each
 graph; it is safe to read one that anybody wrote. Programs and the artifact cache are kept so.
-Spec: `specs/record_files.md`. Rules: REC-1 to REC-8.
+Spec: `specs/record_files.md`. Rules: REC-1 to REC-9.
 
     table       the classes, enums and errors that a file may name
     schema      the form of each field, by its declared type
@@ -12,6 +12,7 @@ Spec: `specs/record_files.md`. Rules: REC-1 to REC-8.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ import attrs
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import FormatError
 from aotlite.ir.graph import Graph, output_node
-from aotlite.ir.graph.files import MAX_BYTES, loads
+from aotlite.ir.graph.files import MAX_BYTES, header_text, loads, loads_later
 from aotlite.ir.graph.files.parser import parsed
 from aotlite.ir.symbols.assumption import Assumption
 from aotlite.pipeline.record_files.reader import records_of
@@ -51,6 +52,9 @@ class Document:
 
     text: str
     graphs: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    """For each graph its header, empty for one without; or none at all. They are believed, so that
+    such a graph is read when it is first asked for (REC-9)."""
 
 
 @attrs.frozen
@@ -82,18 +86,21 @@ def encoded(
     guards: Sequence[Assumption] = (),
     outside: Mapping[str, object] | None = None,
     places: bool = True,
+    with_headers: bool = False,
 ) -> Document:
     """The document of records: a record of `table`, or a container of such and of plain values.
 
     `guards` are the conditions on symbols that the document keeps. `outside` are objects that are
     no data, by the names under which the reader is given them again: the function of access paths,
-    classes of Modules. `places=False` leaves out the users' lines of graphs. Equal records give
-    equal documents (REC-1). Raises UnsupportedError for what is no data, and says what it is.
+    classes of Modules. `places=False` leaves out the users' lines of graphs. `with_headers` adds
+    the headers of graphs. Equal records give equal documents (REC-1). Raises UnsupportedError for
+    what is no data, and says what it is.
     """
     with collector_paused():
         writer = Writer(outside or {}, places=places)
         text = writer.text(root, guards)
-    return Document(text, tuple(writer.graphs))
+        headers = tuple(map(header_text, writer.written)) if with_headers else ()
+    return Document(text, tuple(writer.graphs), headers)
 
 
 def decoded(
@@ -112,13 +119,21 @@ def decoded(
         raise FormatError(
             f"serialize: there are {len(document.graphs)} graphs, expected at most {MOST_GRAPHS}"
         )
-    left = max_bytes - len(document.text) - sum(map(len, document.graphs))
-    if left < 0:
+    texts = document.text, *document.graphs, *document.headers
+    if sum(map(len, texts)) > max_bytes:
         raise FormatError(
             f"serialize: the texts are longer than {max_bytes} bytes, expected no more"
         )
     with collector_paused():
-        root = parsed(document.text, max_bytes, DEPTH)
-        graphs = [loads(text, max_bytes=max_bytes) for text in document.graphs]
+        believed = bool(document.headers)
+        root = json.loads(document.text) if believed else parsed(document.text, max_bytes, DEPTH)
+        headers = document.headers or ("",) * len(document.graphs)
+        pairs = zip(document.graphs, headers, strict=True)
+        graphs = [
+            loads_later(text, header, max_bytes=max_bytes)
+            if header
+            else loads(text, max_bytes=max_bytes)
+            for text, header in pairs
+        ]
         found, guards = records_of(root, graphs, outside or {})
     return Decoded(found, guards)

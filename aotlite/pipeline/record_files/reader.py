@@ -46,7 +46,7 @@ from aotlite.ir.symbols.assumption import Assumption
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.pipeline.record_files.containers import spec_from
 from aotlite.pipeline.record_files.data import read_data, read_device
-from aotlite.pipeline.record_files.schema import fields_of, read_text
+from aotlite.pipeline.record_files.schema import ValueForm, fields_of, read_text
 from aotlite.pipeline.record_files.table import ERRORS, RECORDS
 from aotlite.pipeline.record_files.writer import FORMAT, VERSION
 from aotlite.stages.records.guards.snapshots import TESTS, Snapshot
@@ -125,20 +125,20 @@ class Reader:
         kind = RECORDS.get(name)
         if kind is None:
             raise Unread(name, "the name of a record", ".record")
-        fields = fields_of(kind)
+        read, omitted = _fields_in_files(name)
         record(value, _keys_of(name))
-        made = {}
-        for each_field in fields:
-            if each_field.form is None:
-                made[each_field.name] = each_field.default
+        made = dict(omitted)
+        for key, form in read:
+            given = value[key]
+            if type(given) in form.same:
+                made[key] = given
                 continue
-            form = each_field.form
             try:
-                if not form.fits(value[each_field.name]):
-                    raise Unread(value[each_field.name], form.name)
-                made[each_field.name] = form.read(value[each_field.name], self)
+                if not form.fits(given):
+                    raise Unread(given, form.name)
+                made[key] = form.read(given, self)
             except Unread as error:
-                raise error.below(f".{each_field.name}") from None
+                raise error.below(f".{key}") from None
         try:
             return kind(**made)
         except (TypeError, ValueError, AotliteError) as error:
@@ -186,7 +186,10 @@ class Reader:
 
     def reference(self, value: Any) -> object:
         """An earlier record."""
-        return indexed(self._made, "entries before it")(_only(value, "ref"))
+        number = _only(value, "ref")
+        if type(number) is int and 0 <= number < len(self._made):
+            return self._made[number]
+        return indexed(self._made, "entries before it")(number)  # raises
 
     def data(self, value: object) -> object:
         """A value of no declared type."""
@@ -333,10 +336,17 @@ _ARGUMENTS: Final = {"int": (int, SymInt), "bool": (bool,), "str": (str,), "dtyp
 
 
 @cache
+def _fields_in_files(name: str) -> tuple[list[tuple[str, ValueForm]], dict[str, Any]]:
+    """The fields of a record that a file has, with their forms, and the values of the others."""
+    fields = fields_of(RECORDS[name])
+    read = [(each.name, each.form) for each in fields if each.form is not None]
+    return read, {each.name: each.default for each in fields if each.form is None}
+
+
+@cache
 def _keys_of(name: str) -> frozenset[str]:
     """The keys of an entry of a record."""
-    fields = fields_of(RECORDS[name])
-    return frozenset(("record", *[each.name for each in fields if each.form is not None]))
+    return frozenset(("record", *[key for key, _ in _fields_in_files(name)[0]]))
 
 
 def _only(value: Any, tag: str) -> Any:

@@ -90,6 +90,8 @@ class ValueForm:
     """The value of JSON, with the reader. Raises Unread."""
     name: str
     """The type in words."""
+    same: frozenset[type] = frozenset()
+    """The types of JSON values that are the value itself, whatever they are."""
 
 
 # ---------------------------------------------------------------------------------- single values
@@ -107,7 +109,8 @@ def _same(kind: type, what: str) -> ValueForm:
             raise Unread(value, what)
         return value
 
-    return ValueForm(_of_class(kind), _of_class(kind), lambda value, out: value, read, what)
+    of_kind = _of_class(kind)
+    return ValueForm(of_kind, of_kind, lambda value, out: value, read, what, frozenset((kind,)))
 
 
 def read_text(value: object, given: Given) -> str:
@@ -333,6 +336,7 @@ def _union(forms: Sequence[ValueForm]) -> ValueForm:
         write,
         read,
         what,
+        frozenset().union(*[form.same for form in forms]),
     )
 
 

@@ -108,6 +108,11 @@ class Writer:
             self.graphs.append(dumps(value, places=self._places))
         return known[1]
 
+    @property
+    def written(self) -> list[Graph]:
+        """The graphs whose texts are in `graphs`, in order."""
+        return [graph for graph, _ in self._graphs.values()]
+
     def spec(self, value: PyTreeSpec) -> object:
         """Containers."""
         return written_spec(value, self.data)

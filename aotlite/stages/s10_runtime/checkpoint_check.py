@@ -9,13 +9,13 @@ from __future__ import annotations
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.dispatch.effects import refuse_in_region
 from aotlite.ir.graph import Graph
-from aotlite.ir.graph.effect_chains import is_effect
+from aotlite.ir.graph.effect_chains import first_effect
 from aotlite.stages.s10_runtime.source import FunctionSource
 
 
 def refuse_regions(source: FunctionSource, graph: Graph) -> None:
     """Adds the line that refuses the graph's first effect, if any, in a region."""
-    node = next(filter(is_effect, graph.nodes), None)
+    node = first_effect(graph)
     if node is not None:
         source.use(refuse_in_region)
         source.scope["STATE"] = STATE

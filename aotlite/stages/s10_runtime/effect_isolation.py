@@ -20,7 +20,7 @@ from aotlite.eager.rng.generator import Refusing
 from aotlite.ir.effects.execution_record import unwatched
 from aotlite.ir.errors import TokenError, noted
 from aotlite.ir.graph import Graph
-from aotlite.ir.graph.effect_chains import is_effect
+from aotlite.ir.graph.effect_chains import first_effect
 from aotlite.stages.s10_runtime.source import FunctionSource
 
 _HINT = (
@@ -40,7 +40,7 @@ def run_call(
 ) -> str:
     """The expression that runs a graph: by `run_isolated` if the graph has effects."""
     function, args = "run.call", given
-    if any(map(is_effect, graph.nodes)):
+    if first_effect(graph) is not None:
         source.use(run_isolated)
         source.scope["ref"] = ref
         refs = [f"ref({each})" for each in dict.fromkeys(storages)]

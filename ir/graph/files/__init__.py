@@ -10,30 +10,33 @@ is verified. Spec: `specs/serialize.md`.
     parser   text -> JSON values, with bounded memory
     reader   JSON values -> graph;  values: its words, numbers and records
     symbol_writer, symbol_reader  symbols, sizes and guards;  size_texts: the texts of sizes
+    headers what is known of a graph before its text is read
     windows  checks that no view leaves the memory of its operand
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import ArgumentError, FormatError, GraphError, UnsupportedError, noted
+from aotlite.ir.graph.files.headers import header_text, unread
 from aotlite.ir.graph.files.parser import parsed
 from aotlite.ir.graph.files.reader import graph_of
 from aotlite.ir.graph.files.windows import stray_window
 from aotlite.ir.graph.files.writer import text_of
-from aotlite.ir.graph.graph import Graph
+from aotlite.ir.graph.graph import Graph, Node
 from aotlite.ir.graph.symbolic.numbers import at_sizes
 from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import TensorMeta, table_in
 from aotlite.ir.meta.symbolic import always_same_meta
 from aotlite.ir.meta.text import HOST
 
-__all__ = ["MAX_BYTES", "dumps", "load", "loads", "save"]
+__all__ = ["MAX_BYTES", "dumps", "header_text", "load", "loads", "loads_later", "save"]
 
 MAX_BYTES: Final = 1 << 28
 """The default limit on the length of a file: 256 MiB."""
@@ -120,8 +123,21 @@ def loads(
     """
     if not isinstance(text, (str, bytes)):
         raise ArgumentError(f"loads: the text is a {type(text).__name__}, expected str or bytes")
+    return _loaded(text, max_bytes, devices)
+
+
+def loads_later(text: str, header: str, *, max_bytes: int = MAX_BYTES) -> Graph:
+    """The graph of a text that `dumps` wrote, which is read, with all checks of `loads`, when a
+    node is first asked for. `header` is its `header_text`, which is believed until then (SER-19).
+    """
+    return unread(header, partial(_loaded, text, max_bytes, HOST))
+
+
+def _loaded(
+    text: str | bytes, max_bytes: int, devices: Mapping[str, Device], inputs: Sequence[Node] = ()
+) -> Graph:
     with collector_paused():
-        graph, symbols = graph_of(parsed(text, max_bytes), devices, max_bytes)
+        graph, symbols = graph_of(parsed(text, max_bytes), devices, max_bytes, inputs)
         same = always_same_meta if symbols is None else symbols.same_meta
         try:
             verify(graph, stage="serialize", same_meta=same)

@@ -7,7 +7,7 @@ and compares every meta with that of the op's meta rule. Spec: `specs/serialize.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -60,14 +60,19 @@ Record = tuple[str, str, Read]
 _ROOT: Final = frozenset(("format", "version", "name", "metas", "places", "constants", "nodes"))
 _SYMBOLIC: Final = _ROOT.union(TABLES)
 _OPEN: Final = _SYMBOLIC | {"parameters"}
+_OF_INPUTS: Final = (
+    *("role", "meta", "grad_mode", "phase"),
+    *("sequence", "location", "scope", "recompute"),
+)
 _META: Final = frozenset(("dtype", "shape", "stride", "device"))
 _CONSTANT: Final = frozenset(("name", "dtype", "shape", "data"))
 
 
 def graph_of(
-    document: object, devices: Devices, max_bytes: int
+    document: object, devices: Devices, max_bytes: int, inputs: Sequence[Node] = ()
 ) -> tuple[Graph, SymbolReader | None]:
-    """The graph of a parsed file, and its symbols, if it has some.
+    """The graph of a parsed file, and its symbols, if it has some. `inputs` are the placeholders
+    that it gets; they must be as in the file.
 
     Raises FormatError with the path of the value that is wrong.
     """
@@ -76,7 +81,7 @@ def graph_of(
         root = record(document, _keys(document))  # type: ignore[arg-type]
         name = field(root, "name", text_from)
         tables = _Tables(root, devices)
-        nodes = _NodeReader(tables, max_bytes).nodes(root["nodes"])
+        nodes = _NodeReader(tables, max_bytes, inputs).nodes(root["nodes"])
         if name != name_from(name):
             raise Unread(name, "a name without NUL", ".name")
         saved = () if tables.symbols is None else tables.symbols.saved_sizes
@@ -178,8 +183,9 @@ def _sizes(value: object, at: str, read: Read = count_from) -> tuple[int, ...]:
 class _NodeReader:
     """Reads the nodes in order; keeps those read so far under their references, such as `%0`."""
 
-    def __init__(self, tables: _Tables, max_bytes: int) -> None:
+    def __init__(self, tables: _Tables, max_bytes: int, inputs: Sequence[Node] = ()) -> None:
         self.tables = tables
+        self.inputs = iter(inputs)
         self.max_bytes = max_bytes
         self.values: dict[str, Node] = {}
         """Nodes with one result."""
@@ -237,9 +243,18 @@ class _NodeReader:
                 setattr(node, name, read_record(entry[key]))
             except Unread as error:
                 raise error.below(f".{key}") from None
+        if node.op == "placeholder":
+            node = self._same(node, next(self.inputs, node))
         known = self.results if type(node.meta) is tuple else self.values
         known[f"%{len(self.values) + len(self.results)}"] = node
         return node
+
+    @staticmethod
+    def _same(node: Node, given: Node) -> Node:
+        """The placeholder that is given, if it is as it is in the file."""
+        if not all(getattr(node, name) == getattr(given, name) for name in _OF_INPUTS):
+            raise Unread(Said(f"the input {node.role}: {node.meta}"), "the one that is known")
+        return given
 
     def _records(self, entry: Json, needed: frozenset[str]) -> list[Record]:
         """The optional keys of a node. Raises Unread for a missing or an unknown key."""

@@ -205,14 +205,19 @@ def role_from(value: object) -> Role:
     """A role: its text, or an object with the text and the field that the text leaves out."""
     text, key, extra = value, "", ""
     if type(value) is dict:
-        key = next((each for each in ("name", "symbol") if each in value), "place")
-        record(value, frozenset(("role", key)))
+        key = "name" if "name" in value else "symbol" if "symbol" in value else "place"
+        record(value, _KEYS_OF_ROLE[key])
         text, extra = value["role"], field(value, key, text_from)
     # The length also bounds the recursion of `parse_role`.
     role = _role(text) if type(text) is str and len(text) <= 60 else None
     if role is None:
         raise Unread(text, "the text of a role, such as primals_0")
-    return _completed(role, key, extra) if key else role
+    if not key:
+        return role
+    return _named(text, key, extra) if len(extra) <= 60 else _completed(role, key, extra)
+
+
+_KEYS_OF_ROLE: Final = {key: frozenset(("role", key)) for key in ("name", "symbol", "place")}
 
 
 @lru_cache(maxsize=8192)  # forward, backward and joint graph name the same inputs
@@ -220,6 +225,12 @@ def _role(text: str) -> Role | None:
     """The role of a text that a file may have."""
     role = parse_role(text)
     return role if role is not None and role_fits(role) else None
+
+
+@lru_cache(maxsize=8192)  # what the forward saves, the backward takes
+def _named(text: str, key: str, extra: str) -> Role:
+    role: Role = _completed(_role(text), key, extra)
+    return role
 
 
 def _completed(role: Any, key: str, extra: str) -> Any:

@@ -19,6 +19,7 @@ from aotlite.ir.dtypes import float64
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.provenance.library_files import file_states
 from tests.backends.cpu.test_backend import FUNCTIONS, results_of
 from tests.helpers.own_ops import taken_out
 
@@ -210,6 +211,7 @@ def test_a_changed_file_of_the_ops_changes_all_keys(
 
     def key() -> str | None:
         graph_keys._sources.cache_clear()
+        file_states.cache_clear()
         return graph_key(times(2.0), 2)
 
     try:
@@ -220,6 +222,7 @@ def test_a_changed_file_of_the_ops_changes_all_keys(
         assert before != key()
     finally:
         graph_keys._sources.cache_clear()
+        file_states.cache_clear()
 
 
 @pytest.mark.rules("CPU-9")

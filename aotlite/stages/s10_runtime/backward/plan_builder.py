@@ -106,11 +106,11 @@ def _expected(graph: Graph, both: Joint) -> dict[Any, Any]:
 def _given(graph: Graph, both: Joint, metas: Mapping[object, object]) -> dict[Any, Any]:
     """The inputs that get gradients, each with the gradient's meta, else that of `metas`."""
     found: dict[Any, Any] = {}
-    for role, value in graph.outputs_with(Gradient):
+    for role, meta in graph.output_metas_with(Gradient):
         of = gradient_of(role.of)
         wrapping = both.backward.subclass_metas.get(Gradient(of))
         if wrapping is None:
-            found[of] = found.get(of, metas.get(of)) if value is None else value.meta
+            found[of] = found.get(of, metas.get(of)) if meta is None else meta
         else:
             found[of] = wrapping.meta
     return found

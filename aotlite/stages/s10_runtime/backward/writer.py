@@ -16,7 +16,7 @@ from aotlite.backends.python_source import listed
 from aotlite.eager.base.new_tensors import tensor_over, tensors_over
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
-from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import (
     Gradient,
     NextBackwardOffset,
@@ -25,7 +25,6 @@ from aotlite.ir.graph.role import (
     Tangent,
     part_suffix,
 )
-from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.creation.factories import FULL
 from aotlite.ir.ops.shape.copies import RESTRIDE
@@ -59,9 +58,9 @@ def share_memory(graph: Graph) -> bool:
 
     Asked of each variant: the operand left of a sum may be the gradient of another input, too.
     """
-    values = [value for _, value in graph.outputs_with(Gradient) if type(value) is Node]
-    roots = [storage_root(value) for value in values]
-    return len(set(roots)) != len(roots) or any(root.op != "call" for root in roots)
+    pairs = zip(graph.output_roles, graph.output_roots, strict=True)
+    roots = [root for role, root in pairs if isinstance(role, Gradient) and root is not None]
+    return len(set(roots)) != len(roots) or any(root < 0 for root in roots)
 
 
 @attrs.define(eq=False, repr=False)
@@ -201,12 +200,10 @@ class BackwardWriter:
         """Adds the lines that make the gradients; None for sources without one (TAN-8)."""
         plan, source = self.plan, self.source
         # Where a gradient is absent, what is left of a sum may lie in another layout than the sum.
-        metas: list[Any] = [
-            None if value is None else value.meta for _, value in self.graph.outputs_with(Gradient)
-        ]
+        metas: list[Any] = [meta for _, meta in self.graph.output_metas_with(Gradient)]
         if plan.facts.memory:
             self.late.put_back(len(metas))
-        if len(self.graph.outputs) > len(metas):
+        if len(self.graph.output_roles) > len(metas):
             source.add(f"found = found[:{len(metas)}]")
         if share_memory(self.graph) or len(metas) > MANY:
             source.use(tensors_over)

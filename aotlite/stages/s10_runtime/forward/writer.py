@@ -16,7 +16,6 @@ from aotlite.backends.python_source import listed
 from aotlite.eager.autograd.differentiable_views import accumulator, edge_of
 from aotlite.eager.base.new_tensors import tensor_over
 from aotlite.eager.tensor_facts import TensorFacts, facts_of
-from aotlite.ir.graph import Node
 from aotlite.ir.graph.role import (
     RNG_OUTPUTS,
     Family,
@@ -87,7 +86,7 @@ class EntryWriter:
         self.leaders: dict[object, InputRole] = {
             family.role: family.through for family in plan.meta.families
         }
-        self._returned = dict(zip(plan.forward.output_roles, plan.forward.outputs, strict=True))
+        self._metas = dict(zip(plan.forward.output_roles, plan.forward.output_metas, strict=True))
         storages = {role: tensor.storage for role, tensor in self.tensors.items()}
         self.changes = MetadataUpdateWriter(source, plan.meta, self.variables, storages)
         self.results = ResultWriter(plan, source, self.variables, self.changes)
@@ -232,17 +231,14 @@ class EntryWriter:
         roles = [r for r in self.plan.forward.output_roles if not isinstance(r, Saved)]
         return [self.variables.add_returned(role) for role in roles]
 
-    def _value_of(self, role: Role) -> Any:
-        return self._returned[role]
-
     def _new_tensors(self) -> None:
         """Adds the lines that make tensors of results and intermediate bases."""
         self.source.use(tensor_over)
         for role, name in self.variables.all_returned():
-            value = self._value_of(role)
-            if type(value) is Node and not isinstance(role, (MutatedInput, *RNG_OUTPUTS)):
+            meta = self._metas[role]
+            if meta is not None and not isinstance(role, (MutatedInput, *RNG_OUTPUTS)):
                 made = self.variables.add_tensor(role)
-                text = self.source.record(value.meta, "M", str(value.meta))
+                text = self.source.record(meta, "M", str(meta))
                 self.source.add(f"{made} = tensor_over({name}[0], {text}, {name}[1])")
 
     # --- the tape
@@ -299,21 +295,21 @@ class EntryWriter:
         if each.role in self.meta.wrappers:
             return  # its parts are written
         role, name = MutatedInput(each.role), name_of(each.role)
-        value = self._value_of(role)
-        if value.op == "placeholder" and value.role == each.role:
+        if self.plan.forward.returns_input(role, each.role):
             return  # the new value is the old one
+        meta: Any = self._metas[role]
         new = self.variables.returned(role)
         if each.extent is not None:
             self.source.use(write_seen)
-            meta = self.source.record(value.meta, "M", str(value.meta))
-            self.source.add(f"write_seen({name}, {new}, {meta}, {each.extent[0]})")
-        elif travels_as_array(value.meta):
-            arrays = value.meta.device.arrays
+            text = self.source.record(meta, "M", str(meta))
+            self.source.add(f"write_seen({name}, {new}, {text}, {each.extent[0]})")
+        elif travels_as_array(meta):
+            arrays = meta.device.arrays
             self.source.add(copy_line(self.source, arrays, f"{name}._data", new))
         else:
             self.source.use(write_window)
-            meta = self.source.record(value.meta, "M", str(value.meta))
-            self.source.add(f"write_window({name}, {new}, {meta})")
+            text = self.source.record(meta, "M", str(meta))
+            self.source.add(f"write_window({name}, {new}, {text})")
 
     def _histories(self) -> None:
         """Adds the lines that give mutated inputs the history of the call's results (RT-2)."""

@@ -139,7 +139,7 @@ def _view_family_members(
         if _may_share_histories(meta, reals, roles)
         for role in roles
     ]
-    reached = {role.of for role, value in backward.outputs_with(Gradient) if value is not None}
+    reached = {role.of for role, meta in backward.output_metas_with(Gradient) if meta is not None}
     for family in meta.families:
         if family.changes_history or family.role in reached:
             merged += family.members
