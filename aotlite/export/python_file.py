@@ -20,12 +20,15 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Gradient, Output
 from aotlite.python_export import check_array_module, file_text, functions_of, save
-from aotlite.python_export.entry_text import containers, local
+from aotlite.python_export.entry_text import local
 from aotlite.python_export.file_parts import FileParts, entry_name
 from aotlite.python_export.graph_text import FunctionText, Leaving
 from aotlite.python_export.kernels.argument_text import literal
+from aotlite.python_export.line_layout import names_in
 from aotlite.python_export.program_facts import leaf_texts, parameters_in
 from aotlite.python_export.symbolic_sizes import symbols_in
+from aotlite.python_export.values.containers import container_text
+from aotlite.python_export.values.state_arrays import state_text
 
 
 def to_python(
@@ -102,7 +105,7 @@ class _ExportedText:
         given = parameters_in(self.users.values())
         about = '"""Returns the results; writes the arrays of the state that change."""'
         entry = functions_of(name, given, [about, *self.lines], has_state=True)
-        held = [f"{literal(key)}: {self.parts.array(v, '    ')}," for key, v in values.items()]
+        held = state_text(values, self.parts)
         described = f'"""The exported graph of `{name}`, as a function of NumPy arrays.'
         return file_text(described, self.parts, [function, *entry], held, self.array_module)
 
@@ -137,7 +140,8 @@ class _ExportedText:
         outputs = dict(zip(map(str, self.graph.output_roles), self.graph.outputs, strict=True))
         names = [str(Output(k)) for k in range(len(self.signature.user_outputs))]
         assert all(name in outputs for name in names)
-        results = containers(self.signature.out_spec, iter(names))
+        taken = {self.graph.name, *names_in("\n".join(self.lines))}
+        results = container_text(self.signature.out_spec, names, self.parts, taken)
         backward = self.signature.backward_signature
         if backward is None:
             return results

@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import attrs
-import numpy as np
 
 from aotlite.eager.rng.generator import current
-from aotlite.ir.arrays import host_array
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph.role import Hidden, Primal
 from aotlite.programs.records import ProgramRecords
@@ -24,10 +22,10 @@ from aotlite.python_export.file_parts import entry_name
 from aotlite.python_export.program_facts import (
     GradientOrder,
     PythonArgument,
-    StateArray,
     check_writable,
     facts_of,
     graphs_of,
+    state_arrays,
 )
 from aotlite.python_export.symbolic_sizes import size_facts
 
@@ -43,12 +41,14 @@ def numpy_text(
     check_writable(parts)
     standing = current()
     name = entry_name(program.name)
+    keys = {Hidden(number): each.path for number, each in enumerate(state.entries)}
+    assert parts.convention is not None
     facts = facts_of(
         parts,
         name,
         f"The program `{name}`",
         list(_arguments(program)),
-        list(_state(state)),
+        state_arrays(keys, state.slots.tensors[: len(keys)], parts.convention.bases),
         (standing.seed, standing.offset),
         size_facts(graphs_of(parts), None, program.guards, program.rooms),
     )
@@ -61,13 +61,15 @@ def numpy_text(
 def _arguments(program: ProgramRecords) -> Iterator[PythonArgument]:
     kinds = {each.role: each for each in program.call.inputs}
     views = {r for r, x in kinds.items() if x.view_kind is not None or x.is_leaf_view}
+    families = [zip(x.members, x.chains, strict=False) for x in program.call.families]
+    chains = {role: chain for pairs in families for role, chain in pairs}
     for place in program.arguments.places:
         text = re.sub(r"^args\[(\d+)\]", r"arg_\1", program.arguments.names[place])
         leaf = program.call.leaves[place]
         if isinstance(leaf, Primal):
             same = None if leaf.index == place else leaf.index
             is_view = leaf in views
-            yield PythonArgument(text, place, same_as=same, is_view=is_view)
+            yield PythonArgument(text, place, None, False, same, is_view, chains.get(leaf))
         elif isinstance(leaf, (bool, int, float, complex)):
             yield PythonArgument(text, place, leaf, is_number=True)
 
@@ -76,6 +78,8 @@ def _orders(program: ProgramRecords) -> Iterator[GradientOrder]:
     """The orders behind the first one, each for gradients of all results, with a history."""
     found: Any = program.orders
     joint = program.records.joint
+    if program.order == 2 and program.records.partition.backward is None:
+        yield GradientOrder(None, None, ())
     while found:
         wanted = dict.fromkeys(joint.layouts, True)
         chosen = next((each for each in found if dict(each[0]) == wanted), None)
@@ -94,9 +98,3 @@ def _orders(program: ProgramRecords) -> Iterator[GradientOrder]:
             records.partition.backward,
             tuple([(role, index) for role, index in records.results if index is not None]),
         )
-
-
-def _state(state: ProgramState) -> Iterator[StateArray]:
-    for number, each in enumerate(state.entries):
-        values: np.ndarray = host_array(state.slots.tensors[number]._data).copy()
-        yield StateArray(Hidden(number), each.path, values)

@@ -34,11 +34,11 @@ from aotlite.pipeline.request import CompiledEntry
 from aotlite.python_export.cupy_text import cupy_text
 from aotlite.python_export.entry_text import EntryText, local
 from aotlite.python_export.file_parts import FileParts
-from aotlite.python_export.kernels.argument_text import literal
 from aotlite.python_export.line_layout import laid_out, names_in
 from aotlite.python_export.order_text import OrdersText
 from aotlite.python_export.program_facts import GivenCall, PythonProgram, program_of
 from aotlite.python_export.pullback_text import PullbackText
+from aotlite.python_export.values.state_arrays import StateText, state_text
 
 ARRAY_MODULES = ("numpy", "cupy")
 _OPTIONS = ("backward", "state", "ml_dtypes", "array_module")
@@ -65,10 +65,11 @@ def python_text(
     entry = EntryText(program, parts)
     functions = [entry.forward_text()]
     entry.write()
-    if backward and program.backward is not None:
-        pullback = PullbackText(entry)
-        functions.append(pullback.backward_text())
-        pullback.write()
+    raises = program.backward is None and program.meta.failure  # each backward does, as in eager
+    pullback = PullbackText(entry) if backward and not raises else None
+    of_backward = [] if pullback is None else pullback.backward_texts()
+    if pullback is not None and pullback.write():
+        functions += of_backward
         higher = OrdersText(pullback) if program.orders else None
         functions += _with_backward(entry, pullback, higher)
     else:
@@ -273,16 +274,16 @@ def file_text(
     about: str,
     parts: FileParts,
     functions: Sequence[str],
-    held: Sequence[str],
+    held: StateText,
     array_module: str,
 ) -> str:
-    """A whole file: docstring, imports, helpers, functions of kernels, functions, and the state,
-    of which `held` are the items."""
-    bodies = [*parts.helper_texts(), *parts.function_texts(), *map(_quiet, functions)]
+    """A whole file: docstring, imports, helpers, functions of kernels, functions, and the state."""
+    helpers = [*parts.helper_texts(), *parts.function_texts(), *parts.class_texts()]
+    bodies = [*helpers, *map(_quiet, functions)]
     if any("STATE" in body for body in functions):
-        rows = [f"    {item}" for item in held]
-        bodies.append("\n".join(["STATE = {", *rows, "}"]) if held else "STATE: dict = {}")
-    imports = [f"import {n}" for n in ("base64", "zlib") if any(f"{n}." in b for b in bodies)]
+        bodies.append(held.text)
+    packing = {name for name in ("base64", "zlib") if any(f"{name}." in text for text in bodies)}
+    imports = [f"import {name}" for name in sorted(packing | parts.modules)]
     extra = ["import ml_dtypes"] if parts.needs_ml_dtypes else []
     constants = ["", *parts.constants] if parts.constants else []
     lines = [about, "", _WRITTEN, '"""', "", *imports, *([""] if imports else [])]
@@ -312,14 +313,17 @@ def _described(program: PythonProgram, fixed: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _held(program: PythonProgram, entry: EntryText, *, with_values: bool) -> list[str]:
-    """The items of the state: what the function reaches outside of its arguments, by name."""
-    rows = []
-    for each in program.state:
-        if with_values and each.value is not None and each.role in entry.inputs:
-            rows.append(f"{literal(each.key)}: {entry.parts.array(each.value, '    ')},")
+def _held(program: PythonProgram, entry: EntryText, *, with_values: bool) -> StateText:
+    """The state: what the function reaches outside of its arguments, by name."""
+    held = {
+        each.key: each.value
+        for each in program.state
+        if with_values and each.value is not None and each.role in entry.inputs
+    }
+    around = [each.around for each in program.state if each.around is not None and held]
+    text = state_text(held, entry.parts, around)
     if entry.draws:
         seed, offset = program.generator
-        rows.append(f'"generator.seed": np.array({seed}, np.uint64),')
-        rows.append(f'"generator.offset": np.array({offset}, np.uint64),')
-    return rows
+        text.items.append(f'"generator.seed": np.array({seed}, np.uint64),')
+        text.items.append(f'"generator.offset": np.array({offset}, np.uint64),')
+    return text

@@ -8,10 +8,8 @@ Output: the text of the file's last functions. Rules: PYX-2, PYX-8. Spec: `specs
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from optree import PyTreeSpec
 
 from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.ir.errors import UnsupportedError, noted
@@ -33,7 +31,9 @@ from aotlite.ir.op import InplaceOp
 from aotlite.python_export.file_parts import FileParts
 from aotlite.python_export.graph_text import FunctionText, Leaving
 from aotlite.python_export.kernels.argument_text import literal
+from aotlite.python_export.line_layout import names_in
 from aotlite.python_export.program_facts import PythonProgram
+from aotlite.python_export.values.containers import container_text
 from aotlite.python_export.view_text import chain_text
 from aotlite.stages.records.base import where_it_leads
 from aotlite.stages.records.capture import ArgumentLeaf, NumpyResult
@@ -317,7 +317,9 @@ class EntryText:
 
     def returned_text(self) -> str:
         """The results in their containers."""
-        return containers(self.program.spec, iter(self.results))
+        name = self.program.name
+        taken = {name, f"{name}_with_backward", "pullback", *names_in("\n".join(self.lines))}
+        return container_text(self.program.spec, self.results, self.parts, taken)
 
     def saved(self) -> list[str]:
         """The variables of the saved values, in order."""
@@ -331,26 +333,3 @@ def local(text: str) -> str:
     'given_batch["x"]'
     """
     return f"given_{text}"
-
-
-def containers(spec: PyTreeSpec, items: Iterator[str]) -> str:
-    """The text of results in tuples, lists and dicts."""
-    if spec.is_leaf():
-        return next(items)
-    children = [containers(child, items) for child in spec.children()]
-    if spec.type is tuple:
-        return f"({', '.join(children)}{',' * (len(children) == 1)})"
-    if spec.type is list:
-        return f"[{', '.join(children)}]"
-    if spec.type is dict:
-        pairs = zip(spec.entries(), children, strict=True)
-        return f"{{{', '.join([f'{literal(key)}: {child}' for key, child in pairs])}}}"
-    if spec.type is type(None) or spec.type is None:
-        return "None"
-    raise noted(
-        UnsupportedError(
-            f"to_python: the results are in a {getattr(spec.type, '__name__', spec.type)}, "
-            "expected tuples, lists and dicts"
-        ),
-        "Return a tuple or a dict. (PYX-9)",
-    )

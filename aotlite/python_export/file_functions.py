@@ -91,6 +91,7 @@ def _window(x, shape, strides, start, dtype=None):
         return np.empty(shape, new)
     span = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     first, last = start * new.itemsize, (start + span) * new.itemsize
+    _reaches(x, first, last)
     back = -(first // x.itemsize) if first < 0 else 0  # elements of x before its first
     count = back - (-last // x.itemsize)
     if back:
@@ -100,12 +101,27 @@ def _window(x, shape, strides, start, dtype=None):
     return as_strided(flat, shape, [step * new.itemsize for step in strides])
 
 
+def _reaches(x, first, last):
+    """Checks that the bytes from `first` to `last`, counted from x's first one, are its memory."""
+    owner, base = x, x.base
+    while base is not None:
+        owner = base if isinstance(base, np.ndarray) else owner
+        base = getattr(base, "base", None)
+    ahead = x.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    if ahead + first < 0 or ahead + last > owner.nbytes:
+        raise ValueError(
+            f"bytes {ahead + first} to {ahead + last} of the memory of an array are needed, which "
+            f"has {owner.nbytes}: pass a view of an array that has them"
+        )
+
+
 def _strided(x, strides):
     """A copy of x with these strides, in elements."""
     x = np.asarray(x)
     span = 1 + sum((n - 1) * step for n, step in zip(x.shape, strides, strict=True))
     memory = np.empty(span if x.size else 0, x.dtype)
-    copy = _window(memory, x.shape, strides, 0)
+    steps = [step * x.itemsize for step in strides]
+    copy = np.lib.stride_tricks.as_strided(memory, x.shape, steps)
     copy[...] = x
     return copy
 
@@ -274,6 +290,20 @@ def _cotangent(name, value, shape, dtype, strides):
         found, wanted = f"{value.dtype}{list(value.shape)}", np.dtype(dtype)
         raise ValueError(f"{name} is {found}, expected {wanted}{list(shape)}")
     return _strided(value, strides)
+
+
+def _places(x):
+    """The number of each element of x, in an array with x's strides."""
+    strides = [step // x.itemsize for step in x.strides]
+    return _strided(np.arange(x.size).reshape(x.shape), strides)
+
+
+def _add_at(x, places, values):
+    """Adds values to the elements of x with these numbers, of which one may be there twice."""
+    if x.ndim:
+        np.add.at(x, np.unravel_index(places, x.shape), values)
+    else:
+        x += np.sum(values)
 
 
 def _added(a, b):

@@ -32,7 +32,7 @@ _SMALL = 16
 """The most elements of an array that is printed as numbers."""
 
 
-_OF_FILES = frozenset("np cp ml_dtypes base64 zlib STATE".split())
+_OF_FILES = frozenset("np cp ml_dtypes base64 collections dataclasses zlib STATE".split())
 _OF_GRAPHS = re.compile(r"(forward|backward)(_\d+)?")
 
 
@@ -58,6 +58,11 @@ class FileParts:
         self.functions: dict[str, str] = {}
         """The functions of kernels: the text after the name -> the name."""
         self.constants: list[str] = []
+        self.modules: set[str] = set()
+        """Modules of the standard library that expressions name."""
+        self._classes: dict[tuple[str, str], str] = {}
+        """The variables of classes of containers: the name in eager and the definition, with
+        `{name}` for the variable -> the variable."""
         self._counts: dict[str, int] = {}
 
     def use(self, helper: str) -> str:
@@ -94,6 +99,29 @@ class FileParts:
     def function_texts(self) -> list[str]:
         """The functions of kernels, in the order in which they were first needed."""
         return [f"def {name}{text}" for text, name in self.functions.items()]
+
+    # --- containers
+    def module(self, name: str) -> str:
+        """The name of a module of the standard library, which the file imports from now on."""
+        self.modules.add(name)
+        return name
+
+    def container_class(self, variable: str, name: str, definition: str) -> str:
+        """The variable of a class of containers, this one or a numbered one; an equal class is
+        there once. `name` is the name by which it shows itself."""
+        key = name, definition
+        if key not in self._classes:
+            count = sum(name == other for other, _ in self._classes)
+            self._classes[key] = f"{variable}_{count + 1}" if count else variable
+        return self._classes[key]
+
+    def class_texts(self) -> list[str]:
+        """The definitions of the classes of containers."""
+        texts = []
+        for (name, definition), variable in self._classes.items():
+            named = "" if variable == name else f'\n{variable}.__name__ = "{name}"'
+            texts.append(definition.replace("{name}", variable) + named)
+        return texts
 
     # --- arrays
     def constant(self, node: Node) -> str:

@@ -12,7 +12,7 @@ Output: these functions, and the entry whose pullback gives another one. Rules: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from aotlite.ir.errors import UnsupportedError, noted
@@ -50,7 +50,8 @@ class OrdersText:
 
     def pullback_lines(self) -> list[str]:
         """The lines of the first pullback, down to the last one in it."""
-        end = next(k for k, line in enumerate(self.first.lines) if "= backward(" in line)
+        ends = [k for k, line in enumerate(self.first.lines) if "= backward(" in line]
+        end = ends[0] if ends else len(self.first.lines) - 1  # behind it is the return
         saved = {r.index: str(r) for r in self.entry.returned if isinstance(r, Saved)}
         arriving = {role: str(Tangent(role)) for role in self.first.tangents}
         own = [role for role in self.first.tangents if self.first.has_own_cotangent(role)]
@@ -66,19 +67,16 @@ class OrdersText:
         cotangents.
         """
         order, number = self.orders[place], place + 2
-        given = [self._given(node.role, saved, arriving) for node in order.forward.placeholders]
-        made = self._function(order.forward, f"forward_{number}", (Output,))
-        variables = [f"{role}_{number}" for role in order.forward.output_roles]
-        lines = [f"{_tuple(variables)} = {made}({', '.join(given)})"]
-        of = dict(zip(order.forward.output_roles, variables, strict=True))
+        lines, of = [], dict[Any, str]()
+        if order.forward is not None:
+            given = [self._given(node.role, saved, arriving) for node in order.forward.placeholders]
+            made = self._function(order.forward, f"forward_{number}", (Output,))
+            of = {role: f"{role}_order_{number}" for role in order.forward.output_roles}
+            lines = [f"{_tuple(list(of.values()))} = {made}({', '.join(given)})", ""]
         inner = self._pullback(place, of)
-        found = {self._key(role): of[Output(index)] for role, index in order.gradients}
-        for role, name in self._direct(place).items():
-            key = self._key(role)
-            more = f"{self.parts.use('_added')}({found[key]}, {name})" if key in found else name
-            found[key] = more
-        text = _by_name(list(found.items()))
-        return [*lines, "", *inner, "", f"return {text}, pullback_{number}"]
+        own = [(role, of[Output(index)]) for role, index in order.gradients]
+        text = self._by_name([*own, *self._direct(place).items()])
+        return [*lines, *inner, "", f"return {text}, pullback_{number}"]
 
     def _direct(self, place: int) -> Mapping[Any, str]:
         """The gradients of first order that reach an input without the backward graph."""
@@ -87,15 +85,15 @@ class OrdersText:
     def _of_cotangents(self, variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """The gradients of cotangents that were added to parts, by their names, where those of the
         whole are `variables`."""
-        for name, target, view in self.first.added:
-            if target in variables:
-                whole = variables[target]
-                part = (
-                    whole
-                    if view is None
-                    else self.entry.viewed(whole, view.chain, view.geometry_steps)
-                )
-                yield name, f'np.array({part}, order="C")'
+        for each in self.first.added:
+            if each.variable in variables:
+                whole = variables[each.variable]
+                part = self.entry.viewed(whole, *each.chains) if any(each.chains) else whole
+                if "_window(" in part:  # it names strides, which are those of the cotangent
+                    steps = literal(tuple(self.first.meta_of(each.variable).stride))
+                    laid = f"{self.parts.use('_laid_out')}({whole}, {steps})"
+                    part = self.entry.viewed(laid, *each.chains)
+                yield each.parameter, f'np.array({part}, order="C")'
 
     def _given(self, role: Any, saved: Mapping[int, str], arriving: Mapping[Any, str]) -> str:
         if isinstance(role, Kept):
@@ -109,14 +107,15 @@ class OrdersText:
         depth = 0
         while isinstance(role, Incoming):
             role, depth = role.of, depth + 1
-        return self.names[depth - 1][role] if depth else self.entry.program.key(role)
+        return self.names[depth - 1][role] if depth else self.first.families.key(role)
 
     def _pullback(self, place: int, of: Mapping[Any, str]) -> list[str]:
         """The function of cotangents of the gradients."""
         order, number = self.orders[place], place + 2
-        outputs: dict[Any, Any] = dict(
-            zip(order.forward.output_roles, order.forward.outputs, strict=True)
-        )
+        outputs: dict[Any, Any] = {}
+        if order.forward is not None:
+            pairs = zip(order.forward.output_roles, order.forward.outputs, strict=True)
+            outputs = dict(pairs)
         parameters: dict[Any, str] = {}
         tangents: dict[Any, str] = {}
         metas: dict[Any, Any] = {}
@@ -128,7 +127,7 @@ class OrdersText:
             is_of_graph = result in outputs
             metas[result] = (outputs[result] if is_of_graph else self.entry.inputs[role]).meta
         self.names.append(parameters)
-        head = ", ".join([f"{name}=None" for name in parameters.values()])
+        head = ", ".join([f"{name}=None" for name in dict.fromkeys(parameters.values())])
         lines = ['"""Returns the gradients; None for a cotangent stands for zeros."""']
         for result, name in parameters.items():
             lines.append(self.first.cotangent(tangents[result], name, metas[result]))
@@ -154,7 +153,7 @@ class OrdersText:
         """The lines that compute the gradients of the last order. `whole` are the variables of
         gradients by those that cotangents were added to."""
         if order.backward is None:
-            return [f"return {_by_name(list(self._of_cotangents(whole)))}"]
+            return [f"return {self._by_name([], self._of_cotangents(whole))}"]
         given = []
         for node in order.backward.placeholders:
             role: Any = node.role
@@ -171,10 +170,30 @@ class OrdersText:
                 whole[str(Tangent(of.of))] = variable
                 if of.of not in self.names[0]:
                     continue
-            found.append((self._key(of), variable))
-        found += self._of_cotangents(whole)
+            found.append((of, variable))
         call = f"{_tuple(variables)} = {made}({', '.join(given)})"
-        return [call, f"return {_by_name(found)}"]
+        return [call, f"return {self._by_name(found, self._of_cotangents(whole))}"]
+
+    def _by_name(
+        self, gradients: Sequence[tuple[Any, str]], cotangents: Iterable[tuple[str, str]] = ()
+    ) -> str:
+        """The dict of gradients by the names of inputs, and of cotangents; those of `cotangents`
+        are named."""
+        of_inputs = [pair for pair in gradients if not isinstance(pair[0], Incoming)]
+        named = list(self.first.families.by_key(of_inputs, self.parts).items())
+        named += [(self._key(role), text) for role, text in gradients if isinstance(role, Incoming)]
+        named += cotangents
+        keys = [key for key, _ in named]
+        twice = {key for key in keys if keys.count(key) > 1}
+        if twice:
+            raise noted(
+                UnsupportedError(
+                    f"to_python: an argument and a cotangent are both named {min(twice)!r}, "
+                    "expected names of their own where gradients are differentiated"
+                ),
+                "Give the argument another name. (PYX-15)",
+            )
+        return f"{{{', '.join([f'{literal(key)}: {text}' for key, text in named])}}}"
 
     def _function(self, graph: Graph, name: str, own: tuple[type, ...]) -> str:
         """The name of the function of a graph, which is written."""
@@ -195,21 +214,6 @@ class OrdersText:
         )
         self.functions.append(text.text(returned, about))
         return name
-
-
-def _by_name(gradients: Sequence[tuple[str, str]]) -> str:
-    """The dict of gradients by the names of inputs, and of cotangents."""
-    keys = [key for key, _ in gradients]
-    twice = {key for key in keys if keys.count(key) > 1}
-    if twice:
-        raise noted(
-            UnsupportedError(
-                f"to_python: an argument and a cotangent are both named {min(twice)!r}, expected "
-                "names of their own where gradients are differentiated"
-            ),
-            "Give the argument another name. (PYX-15)",
-        )
-    return f"{{{', '.join([f'{literal(key)}: {text}' for key, text in gradients])}}}"
 
 
 def _tuple(names: Sequence[str]) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
 import numpy as np
 from optree import PyTreeSpec
 
+from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import host_array
 from aotlite.ir.errors import UnsupportedError, noted
@@ -23,14 +24,17 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Family, Hidden, MutatedInput, Primal
 from aotlite.ir.graph.symbolic.binding import names_among
 from aotlite.pipeline.request import CompiledEntry
+from aotlite.python_export.file_functions import _window
 from aotlite.python_export.file_parts import entry_name
 from aotlite.python_export.kernels.argument_text import literal
 from aotlite.python_export.symbolic_sizes import NO_SIZES, SizeFacts, size_facts
+from aotlite.python_export.values.state_arrays import shared_copies
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Containers, NumpyResult
 from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, take
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.records.synthetic_base import BaseInput
 
 
 @attrs.frozen(eq=False)
@@ -48,6 +52,8 @@ class PythonArgument:
     """The place of an earlier argument that is the same array."""
     is_view: bool = False
     """Whether it was a view: the gradient of an `as_strided` of it leads to its base (FUN-11)."""
+    chain: ViewChain | None = None
+    """The views from its base; None where they are not known."""
 
 
 @attrs.frozen(eq=False)
@@ -58,14 +64,19 @@ class StateArray:
     key: str
     value: np.ndarray | None
     """None where the caller must give it."""
+    around: np.ndarray | None = None
+    """The memory that the synthetic base has of which it is the anchor."""
+    chain: ViewChain | None = None
+    """The views from its base; None where they are not known."""
 
 
 @attrs.frozen(eq=False)
 class GradientOrder:
     """One order behind the first, for gradients of all results that have a history."""
 
-    forward: Graph
-    """Computes the gradients of the order before, from its saved values and its cotangents."""
+    forward: Graph | None
+    """Computes the gradients of the order before, from its saved values and its cotangents. None
+    where the results are views of inputs, and have no graph of gradients."""
     backward: Graph | None
     """None where these gradients have none."""
     gradients: tuple[tuple[Any, int], ...]
@@ -107,6 +118,11 @@ class PythonProgram:
         if isinstance(role, Primal):
             return self.argument(role.index)
         return next((each.key for each in self.state if each.role == role), str(role))
+
+    def chain_of(self, role: Any) -> ViewChain | None:
+        """The views from the base of an input to it; None where they are not known."""
+        of_arguments = {Primal(each.index): each.chain for each in self.arguments}
+        return (of_arguments | {each.role: each.chain for each in self.state}).get(role)
 
 
 def _refused(what: str, instead: str = "Leave it outside of the compiled function.") -> Exception:
@@ -151,7 +167,7 @@ def program_of(
             f"argument {texts[index]} is also reached as {state_key(way, call.leaves, texts)}",
             "Pass that tensor as an argument alone, or reach it only outside of the arguments.",
         )
-    state = [_state_array(Hidden(i), way, call, texts) for i, way in entry.hidden.items()]
+    state = _state(entry, call, texts)
     return facts_of(
         entry,
         entry_name(name),
@@ -263,18 +279,50 @@ def _arguments(call: GivenCall, texts: Sequence[str]) -> list[PythonArgument]:
             same = first.setdefault(id(leaf), index)
             first_place = None if same == index else same
             is_view = leaf._base is not None
-            found.append(PythonArgument(texts[index], index, same_as=first_place, is_view=is_view))
+            facts = texts[index], index, None, False, first_place, is_view, leaf._chain
+            found.append(PythonArgument(*facts))
         elif isinstance(leaf, (bool, int, float, complex)):
             found.append(PythonArgument(texts[index], index, leaf, is_number=True))
     return found
 
 
-def _state_array(
-    role: Hidden, way: AccessPath, call: GivenCall, texts: Sequence[str]
-) -> StateArray:
-    found = way.resolve(list(call.leaves))
-    value = host_array(found._data).copy() if isinstance(found, Tensor) else None
-    return StateArray(role, state_key(way, call.leaves, texts), value)
+def _state(entry: CompiledEntry, call: GivenCall, texts: Sequence[str]) -> list[StateArray]:
+    found = {i: way.resolve(list(call.leaves)) for i, way in entry.hidden.items()}
+    keys = [state_key(way, call.leaves, texts) for way in entry.hidden.values()]
+    tensors = [x if isinstance(x, Tensor) else None for x in found.values()]
+    assert entry.convention is not None
+    roles = [Hidden(i) for i in found]
+    return state_arrays(dict(zip(roles, keys, strict=True)), tensors, entry.convention.bases)
+
+
+def state_arrays(
+    keys: Mapping[Hidden, str], tensors: Sequence[Tensor | None], bases: Sequence[BaseInput]
+) -> list[StateArray]:
+    """The state with copies of the tensors, which share memory as these do."""
+    whole = {base.anchor: base for base in bases if not base.whole}
+    arrays = [None if each is None else host_array(each._data) for each in tensors]
+    rows: list[np.ndarray] = []
+    places: dict[tuple[Hidden, bool], int] = {}
+    for role, array in zip(keys, arrays, strict=True):
+        if array is not None:
+            places[role, False] = len(rows)
+            rows.append(array)
+            if role in whole:
+                meta = whole[role].meta
+                span = meta.span * meta.dtype.itemsize
+                places[role, True] = len(rows)
+                rows.append(_window(array, (span,), (1,), whole[role].start, np.uint8))
+    copies = [*shared_copies(rows), None]
+    return [
+        StateArray(
+            role,
+            key,
+            value=copies[places.get((role, False), -1)],
+            around=copies[places.get((role, True), -1)],
+            chain=None if tensor is None else tensor._chain,
+        )
+        for (role, key), tensor in zip(keys.items(), tensors, strict=True)
+    ]
 
 
 def state_key(way: AccessPath, leaves: Sequence[Any], texts: Sequence[str]) -> str:

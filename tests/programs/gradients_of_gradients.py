@@ -54,7 +54,7 @@ def derivative_differences(
     """How derivatives of `mine` differ from those of `its`; None if `its` has none, or raises.
 
     Numbers are equal if those of `its` are exact, else to the tolerance, of the largest of them.
-    `found_by` computes those of `mine`.
+    `found_by` computes those of `mine`; where it is not `derivatives`, None and zeros are one.
     """
     try:
         expected = derivatives(setup, its)
@@ -63,6 +63,8 @@ def derivative_differences(
     if expected is None:
         return None
     found = found_by(setup, mine)
+    if found is not None and found_by is not derivatives:
+        found = _with_zeros(found, expected)
     if found is None or [x is None for x in found] != [x is None for x in expected]:
         return [f"derivatives are {found}, expected {expected}"]
     pairs = [
@@ -74,6 +76,20 @@ def derivative_differences(
         for x, y in pairs
         if not (_equal(x, y) if exact else _near(x, y, tolerance))
     ]
+
+
+def _with_zeros(
+    found: Sequence[np.ndarray | None], like: Sequence[np.ndarray | None]
+) -> list[np.ndarray | None]:
+    """The derivatives, None and zeros as in `like`, which has as many, or fewer: no second ones."""
+    made: list[np.ndarray | None] = []
+    for k, x in enumerate(found):
+        y = like[k] if k < len(like) else None
+        if y is None and x is not None and not x.any():
+            x = None
+        made.append(np.zeros_like(y) if x is None and y is not None else x)
+    rest = made[len(like) :]
+    return made[: len(like)] if all(each is None for each in rest) else made
 
 
 def _equal(mine: np.ndarray, its: np.ndarray) -> bool:

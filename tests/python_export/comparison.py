@@ -17,7 +17,7 @@ from aotlite.eager.base.tensor import Tensor
 def module_of(text: str, name: str = "written") -> ModuleType:
     """The module of a file's text."""
     made = ModuleType(name)
-    exec(compile(text, f"<{name}>", "exec"), made.__dict__)
+    exec(compile(text, f"<{name}>", "exec", dont_inherit=True), made.__dict__)
     return made
 
 

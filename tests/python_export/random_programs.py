@@ -22,12 +22,13 @@ from aotlite.testing import draw
 from aotlite.testing.engines import engine
 from aotlite.testing.engines.interpreter import setup_of
 from aotlite.testing.programs.program import Program
+from tests.programs.gradients_of_gradients import leaves_of
 from tests.python_export.comparison import (
     Arrays,
     cotangent,
     differences,
     eager_call,
-    eager_gradients,
+    leaves,
     module_of,
     written_call,
 )
@@ -52,13 +53,16 @@ def outcome(program: Program, number: int = 0, tolerance: float = 0.0) -> Outcom
     call = program.calls[number]
     function = program.function_of(library)
 
-    def fresh() -> list[Any]:
+    def setup() -> tuple[list[Any], list[Any]]:
         with al.enable_grad():  # a call without is made of arguments with histories
-            return list(setup_of(library, call)[1])
+            return setup_of(library, call)
+
+    def fresh() -> list[Any]:
+        return list(setup()[1])
 
     with np.errstate(all="ignore"):
         try:
-            its, results = eager_call(function, fresh())
+            its, _ = eager_call(function, fresh())
         except (AotliteError, RuntimeError) as error:
             return Outcome("raised", str(error))
     try:
@@ -76,7 +80,7 @@ def outcome(program: Program, number: int = 0, tolerance: float = 0.0) -> Outcom
     done.aliases = "result_" in text
     if not done.found and rest:
         done.gradients = True
-        done.found = _gradient_differences(function, fresh, entry, results, tolerance)
+        done.found = _gradient_differences(function, setup, entry, tolerance)
     return done
 
 
@@ -99,35 +103,91 @@ def _entry_name(text: str) -> str:
     return re.findall(r"^def (\w+)\(", text, re.M)[-1]
 
 
-def _gradient_differences(
-    function: Any, fresh: Any, entry: Any, results: Any, tolerance: float
-) -> list[str]:
-    try:
-        its = eager_gradients(function, fresh())
-    except AotliteError:
-        return []  # eager's own backward raises
+def _gradient_differences(function: Any, setup: Any, entry: Any, tolerance: float) -> list[str]:
+    """How gradients of the leaves behind the arguments differ, through the file and in eager."""
+    values, args = setup()
     arrays = Arrays()
-    values, pullback = entry(*[arrays.of(arg) for arg in fresh()])
+    results, pullback = entry(*[arrays.of(arg) for arg in args])
     names = pullback.__code__.co_varnames[: pullback.__code__.co_argcount]
-    given = {}
-    for index, value in enumerate(values):
-        if f"d_output_{index}" in names and getattr(results[index], "requires_grad", False):
-            given[f"d_output_{index}"] = cotangent(np.asarray(value), index)
-    mine = pullback(**given)
-    found = []
+    given = {name: _cotangent(name, results, args) for name in names}
+    try:
+        its = _eager_gradients(function, setup, given)
+    except (AotliteError, RuntimeError):
+        return []  # eager's own backward raises
+    found = pullback(**{name: of for name, of in given.items() if name in its.reached})
+    values, args = setup()
     parameters = entry.__code__.co_varnames[: entry.__code__.co_argcount]
-    for place, gradient in its.items():
-        got = mine.get(_name_of(parameters, place))
-        want = np.zeros(()) if gradient is None else gradient
-        have = np.zeros(()) if got is None else got
+    named = dict(zip(parameters, leaves(args), strict=False))
+    named |= {f"{name}._base": getattr(each, "_base", None) for name, each in named.items()}
+    pairs = [(named[name], of) for name, of in found.items() if of is not None]
+    through = al.autograd.grad(
+        [tensor for tensor, _ in pairs],
+        leaves_of(values),
+        [al.from_numpy(np.array(of)) for _, of in pairs],
+        allow_unused=True,
+    )
+    mine = [None if each is None else each.detach().numpy() for each in through]
+    return _unequal(mine, its.gradients, tolerance)
+
+
+def _cotangent(name: str, results: Any, args: Any) -> np.ndarray:
+    """That of a result, `d_output_0`, or of an argument after the call, `d_updated_primals_0`."""
+    place = int(name.rpartition("_")[2])
+    if name.startswith("d_output_"):
+        return cotangent(np.asarray(leaves(results)[place]), place)
+    return cotangent(leaves(args)[place].detach().numpy(), place + 1)
+
+
+@attrs.frozen
+class _Gradients:
+    """The gradients of leaves in eager."""
+
+    gradients: list[np.ndarray | None]
+    reached: list[str]
+    """The names of the cotangents that eager takes."""
+
+
+def _eager_gradients(function: Any, setup: Any, given: dict[str, np.ndarray]) -> _Gradients:
+    values, args = setup()
+    behind = leaves_of(values)
+    results = leaves(function(*args))
+    sums: dict[int, tuple[Any, Any]] = {}
+    reached = []
+    for name, of in given.items():
+        place = int(name.rpartition("_")[2])
+        tensor = (results if name.startswith("d_output_") else leaves(args))[place]
+        if not _has_history(tensor):
+            continue
+        reached.append(name)
+        grad = al.from_numpy(of.copy())
+        before = sums.get(id(tensor))
+        sums[id(tensor)] = (tensor, grad if before is None else before[1] + grad)
+    pairs = list(sums.values())
+    tensors, grads = [each for each, _ in pairs], [each for _, each in pairs]
+    found = al.autograd.grad(tensors, behind, grads, allow_unused=True)
+    return _Gradients([None if x is None else x.detach().numpy() for x in found], reached)
+
+
+def _has_history(tensor: Any) -> bool:
+    """Whether a tensor takes a gradient; one whose history must not be asked for does not."""
+    if not isinstance(tensor, al.Tensor) or not tensor.requires_grad:
+        return False
+    try:
+        return tensor.is_leaf or tensor.grad_fn is not None
+    except (AotliteError, RuntimeError):
+        return False
+
+
+def _unequal(mine: Any, its: Any, tolerance: float) -> list[str]:
+    found = []
+    for place, (a, b) in enumerate(zip(mine, its, strict=True)):
+        if a is None and b is None:
+            continue
+        have, want = (np.zeros(()) if each is None else each for each in (a, b))
         pair = have + np.zeros_like(want), want + np.zeros_like(have)
         if not np.allclose(*pair, rtol=tolerance, atol=tolerance, equal_nan=True):
             found.append(f"gradient {place}: {have.tolist()}, expected {want.tolist()}")
     return found
-
-
-def _name_of(parameters: Any, place: int) -> str:
-    return parameters[place] if place < len(parameters) else ""
 
 
 def main() -> int:

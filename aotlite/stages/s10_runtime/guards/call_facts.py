@@ -166,8 +166,8 @@ def _family(roles: list[InputRole], tensors: Mapping[InputRole, Any]) -> ViewFam
     return ViewFamily(
         tuple(roles),
         None if root is None else root.meta,
-        tuple([each._chain for each in members]) if len(members) > 1 else (),
-        tuple([each._base is not None for each in members]) if len(members) > 1 else (),
+        tuple([each._chain for each in members]),
+        tuple([each._base is not None for each in members]),
     )
 
 
