@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from types import CodeType
 from typing import Any
 
 import attrs
@@ -26,6 +27,8 @@ from aotlite.ir.graph.symbolic.size_code import SizeCode
 from aotlite.ir.source_cache import compiled
 from aotlite.ir.symbols.symint import SymInt
 
+CodeOf = Callable[[str, str], CodeType]
+"""Gives the code of a text that stands in a file."""
 _CONSTANT = re.compile(r"\b[A-Za-z]+\d+\b")
 """A constant: its kind and its number."""
 Making = Callable[..., Callable[..., Any]]
@@ -64,7 +67,7 @@ class PythonSource:
     sized: dict[str, str] = attrs.field(factory=dict)
     """The names of these constants, with their expressions in `sizes`."""
     _alive: list[object] = attrs.field(factory=list)
-    _names: dict[tuple[str, int], str] = attrs.field(factory=dict)
+    _names: dict[tuple[object, ...], str] = attrs.field(factory=dict)
     _counts: dict[str, int] = attrs.field(factory=dict)
 
     # --- lines
@@ -124,7 +127,7 @@ class PythonSource:
     def made(self, kind: str, function: Callable[..., object], *args: object) -> str:
         """Returns the name of what a function returns, for each vector of sizes."""
         text = "" if self.sizes is None else self.sizes.text(args)
-        key = f"{kind} {text or args!r}", id(function)
+        key = f"{kind} {text}", id(function), None if text else args
         name = self._names.get(key)
         if name is None:
             self._counts[kind] = number = self._counts.get(kind, -1) + 1
@@ -145,10 +148,12 @@ class PythonSource:
         body = [f"    {line}" for line in self.lines]
         return "\n".join([*self.notes, f"def {name}({parameters}):", *body]) + "\n"
 
-    def compiled(self, text: str, name: str, file: str) -> Callable[..., Any]:
+    def compiled(
+        self, text: str, name: str, file: str, code_of: CodeOf = compiled
+    ) -> Callable[..., Any]:
         """Returns the function `name` of a source, which joins the scope as one of its globals.
         Tracebacks show that it stands in `file`."""
-        exec(compiled(text, file), self.scope)
+        exec(code_of(text, file), self.scope)
         found: Callable[..., Any] = self.scope[name]
         return found
 

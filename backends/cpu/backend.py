@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import attrs
 
 from aotlite.backends.calling_convention import Run
+from aotlite.backends.cpu.code_cache import kept_code
 from aotlite.backends.cpu.compiled_program import execution, key_of_text, text_of
 from aotlite.backends.cpu.emit.c_text import ProgramText
 from aotlite.backends.cpu.graph_cache import remember, remembered
@@ -172,7 +173,7 @@ def _shown(text: ProgramText, clock: _Clock) -> tuple[str, dict[str, float]]:
 
 
 def _run(graph: Graph, text: ProgramText, execute: Execute, kernels: Kernels) -> ProgramRun:
-    run = ProgramRun(graph, text.program, execute, RESULTS.allocator)
+    run = ProgramRun(graph, text.program, execute, RESULTS.allocator, kept_code)
     run.kernels = kernels
     return run
 

@@ -18,7 +18,6 @@ import numpy as np
 from aotlite.backends.cpu.emit.c_text import PrintedC, ProgramText
 from aotlite.backends.loops.program import BufferKind, Extern, LoopProgram, Placed, ProgramBuffer
 from aotlite.backends.native.cache import artifact_cache
-from aotlite.backends.native.cache.disk_cache import read
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.effects import TokenOp
@@ -35,13 +34,11 @@ def remembered(key: str | None) -> ProgramText | None:
     """
     if key is None:
         return None
-    path = artifact_cache.found(key)
-    if path is None:
+    data = artifact_cache.contents(key)
+    if data is None:
         return None
     try:
-        return _text(json.loads(read(path)))
-    except OSError:  # another process has removed or replaced it
-        return None
+        return _text(json.loads(data))
     except Exception:  # a field is missing or of another type
         artifact_cache.removed(key)
         return None

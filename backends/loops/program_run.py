@@ -35,7 +35,7 @@ from aotlite.backends.calling_convention import (
 )
 from aotlite.backends.loops.interpreter.program_interpreter import strided
 from aotlite.backends.loops.program import BufferKind, LoopProgram, Placed, ProgramBuffer, slots
-from aotlite.backends.python_source import PythonSource, unpacked
+from aotlite.backends.python_source import CodeOf, PythonSource, unpacked
 from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import GraphError, out_of_memory
 from aotlite.ir.forks import cached_property
@@ -43,6 +43,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.symbolic.size_code import SizeCode, holding
 from aotlite.ir.meta import table_in
 from aotlite.ir.run.interpreter import ArrayValue, array_value, run_graph
+from aotlite.ir.source_cache import compiled
 from aotlite.ir.symbols.proving import Demands, proving
 
 if TYPE_CHECKING:
@@ -99,13 +100,14 @@ class ProgramRun(Run):
         program: LoopProgram,
         execute: Execute,
         allocator: Allocator = _FRESH,
+        code_of: CodeOf = compiled,
     ) -> None:
         super().__init__(graph)
         self.program = program
         writer = _Writer(graph, program, allocator, PythonSource())
         self._scope = writer.source.scope
         self.source = writer.text()
-        self.call = writer.source.compiled(self.source, "run", f"<aotlite {graph.name}>")
+        self.call = writer.source.compiled(self.source, "run", f"<aotlite {graph.name}>", code_of)
         self._scope["refused"] = self._raise
         self.kernels = Kernels(lambda: program)
         self.use(execute)

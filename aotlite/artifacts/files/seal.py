@@ -24,7 +24,7 @@ except ImportError:  # another Python
 
 from aotlite.artifacts.files.kept_entry import KeptEntry, faults, kept_entry_of
 from aotlite.backends.native.cache import artifact_cache
-from aotlite.backends.native.cache.disk_cache import key_of, read
+from aotlite.backends.native.cache.disk_cache import key_of
 from aotlite.ir.errors import BackendError
 
 _NUMBER = key_of("the number of seals")
@@ -59,11 +59,8 @@ def _seal(rest: bytes, number: bytes) -> str:
 def _number() -> bytes | None:
     """The random number of this cache; None before it has one. It lies beside the libraries: who
     can write it can write those."""
-    path = artifact_cache.found(_NUMBER)
-    with suppress(OSError):
-        found = None if path is None else read(path)
-        return found if found is not None and len(found) == 32 else None
-    return None
+    found = artifact_cache.contents(_NUMBER)
+    return found if found is not None and len(found) == 32 else None
 
 
 def _new_number() -> bytes:

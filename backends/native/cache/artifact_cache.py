@@ -55,6 +55,15 @@ def found(key: str) -> str | None:
     return None
 
 
+def contents(key: str) -> bytes | None:
+    """Returns the bytes of a key's file; None if there is none with the right bytes."""
+    for cache in (shared(), _private_if_made()):
+        data = None if cache is None else cache.contents(key, _left)
+        if data is not None:
+            return data
+    return None
+
+
 def kept(key: str, name: str, suffix: str, data: bytes) -> str:
     """Writes the file of a key and returns its path."""
     cache = shared()

@@ -13,7 +13,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -88,16 +88,23 @@ class DiskCache:
     def find(self, key: str) -> str | None:
         """Returns the path of a key's file, its bytes checked; None if there is none. A damaged
         file is removed."""
+        return next((path for path, _ in self._sound(key)), None)
+
+    def contents(self, key: str, without: Container[str] = ()) -> bytes | None:
+        """Returns the bytes of the file that `find` returns, if it is none of those `without`."""
+        return next((data for path, data in self._sound(key) if path not in without), None)
+
+    def _sound(self, key: str) -> Iterator[tuple[str, bytes]]:
         for path in files(os.path.join(self.folder, key)):
             with suppress(OSError):
-                with checked(path) as (file, _):
+                with checked(path) as (file, data):
                     # By descriptor: by path a link could lead to another file.
                     with suppress(OSError):
                         os.utime(file.fileno() if os.utime in os.supports_fd else path)
-                return path
+                yield path, data
+                continue
             with suppress(OSError):
                 os.unlink(path)
-        return None
 
     def keep(self, key: str, name: str, suffix: str, data: bytes) -> str:
         """Writes the file of a key, whole or not at all, and returns its path."""
