@@ -20,6 +20,7 @@ from aotlite.descriptors.place_words import parameter_names
 from aotlite.eager.base.modes import enable_grad, no_grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
+from aotlite.export.argument_inputs import check_unwritten, joined, repeats
 from aotlite.export.capture_cut import CapturedCut, apart, cut_of, is_size, listed
 from aotlite.export.effect_check import check_effects
 from aotlite.export.lifted_function import LiftedState, leaves_of
@@ -241,7 +242,8 @@ def aot_export_joint_with_descriptors(
     """The joint graph of `mod(*args, **kwargs)`, as stage 7 leaves it, with descriptors.
 
     `aotlite.descriptors.parameters_with_gradients(joint.names, joint.graph)` and its siblings find
-    what belongs together. Raises ExportError if nothing in it is differentiable.
+    what belongs together. A tensor that is passed twice is an input each time, with a gradient for
+    each. Raises ExportError if nothing in it is differentiable.
 
     >>> import aotlite as al
     >>> joint = aot_export_joint_with_descriptors(al.nn.Linear(2, 1), (al.ones(3, 2),))
@@ -260,10 +262,13 @@ def aot_export_joint_with_descriptors(
     function.state.check_apart(leaves_of((listed(args), dict(kwargs or {}))))
     how = make_options(backend="reference", dynamic=False, decompositions=decompositions)
     given = (list(function.state.tensors), *listed(args))
-    call = call_of(given, dict(kwargs or {}))
+    passed = call_of(given, dict(kwargs or {}))
+    call = apart(passed)
     with enable_grad():
         cut = cut_of(function, call, how)
     cut.check_arguments(len(function.state.tensors))
+    count = len(function.state.tensors)
+    check_unwritten(cut.meta, repeats(passed.leaves, count), count)
     if not cut.meta.training:
         raise ExportError(
             "export: no result is differentiable, expected a Module with a parameter or argument "
@@ -285,25 +290,34 @@ def aot_compile_joint_with_descriptors(
     """
     chosen = joint.graph if graph is None else graph
     count = len(joint.function.state.names)
+    passes = options.pop("passes", ())
 
-    def rewritten(captured: Graph) -> Graph:
-        mine, its = ([(n.role, n.meta) for n in g.placeholders] for g in (joint.graph, captured))
-        if mine != its:
-            raise noted(
-                ExportError(
-                    "export: the arguments are others than those of the exported joint graph, "
-                    "expected tensors of the same shapes, dtypes and strides, one tensor in the "
-                    "same places"
-                ),
-                "Export it again for these arguments.",
-            )
-        return chosen
+    def function_for(again: Mapping[int, int]) -> Callable[..., Any]:
+        """The function for calls in which these places hold the tensors of earlier ones."""
 
-    passes = [rewritten, *options.pop("passes", ())]
-    made = make_options(
-        dynamic=False, decompositions=joint.decompositions, passes=passes, **options
-    )
-    compiled = CompiledFunction(joint.function, made)
+        def rewritten(captured: Graph) -> Graph:
+            made = joined(chosen, again, joint.names.entry.meta) if again else chosen
+            mine = None if made is None else [(n.role, n.meta) for n in made.placeholders]
+            if made is None or mine != [(n.role, n.meta) for n in captured.placeholders]:
+                raise noted(
+                    ExportError(
+                        "export: the arguments are others than those of the exported joint graph, "
+                        "expected tensors of the same shapes, dtypes and strides, and none twice "
+                        "that is changed"
+                    ),
+                    "Export it again for these arguments.",
+                )
+            return made
+
+        how = make_options(
+            dynamic=False,
+            decompositions=joint.decompositions,
+            passes=[rewritten, *passes],
+            **options,
+        )
+        return CompiledFunction(joint.function, how)
+
+    functions = {(): function_for({})}
 
     def call(*flat: Any, **kwargs: Any) -> Any:
         if len(flat) < count:
@@ -311,6 +325,11 @@ def aot_compile_joint_with_descriptors(
                 f"export: {len(flat)} arguments are given, expected the {count} parameters and "
                 "buffers first"
             )
-        return compiled(list(flat[:count]), *flat[count:], **kwargs)
+        given = (list(flat[:count]), *flat[count:])
+        again = repeats(call_of(given, kwargs).leaves, count)
+        key: Any = tuple(again.items())
+        if key not in functions:
+            functions[key] = function_for(again)
+        return functions[key](*given, **kwargs)
 
     return call

@@ -14,6 +14,7 @@ import aotlite as al
 from aotlite import nn
 from aotlite.export import (
     FakeMode,
+    aot_compile_joint_with_descriptors,
     aot_export_joint_simple,
     aot_export_joint_with_descriptors,
     aot_export_module,
@@ -107,6 +108,62 @@ def test_simple_export_has_an_input_and_a_gradient_for_each_argument(joint: bool
     ]
     assert graphs[0].code == graphs[1].code
     assert len(graphs[0].placeholders) == 2 + joint
+
+
+# ----------------------------------------------------------------- one tensor in several places
+class Product(nn.Module):
+    def __init__(self) -> None:
+        self.weight = nn.Parameter(al.tensor([2.0, 3.0]))
+
+    def forward(self, a: Any, b: Any, *, more: Any) -> Any:
+        return self.weight * a * a * b * more[0], a, more
+
+
+@pytest.mark.rules("EXP-14", "DUP-1")
+@pytest.mark.parametrize("exported", [(0, 1, 2), (0, 0, 0), (0, 1, 1)])
+@pytest.mark.parametrize("called", [(0, 1, 2), (0, 0, 0), (0, 1, 0)])
+def test_joint_graph_has_an_input_and_a_gradient_for_each_place(
+    exported: tuple[int, ...], called: tuple[int, ...]
+) -> None:
+    """The compile half takes tensors that are one or several, whatever the export's were."""
+    tensors = [al.tensor([1.0, k + 2.0], requires_grad=True) for k in range(3)]
+    a, b, c = (tensors[k] for k in exported)
+    module: Any = Product()
+    joint = aot_export_joint_with_descriptors(module, (a, b), {"more": [c]})
+    words = ["argument a", "argument b", "argument more[0]"]
+    assert [str(each) for each in joint.described.inputs[1:4]] == words
+    assert [str(each) for each in joint.described.outputs[2:]] == [
+        f"gradient of {x}" for x in words
+    ]
+    run = aot_compile_joint_with_descriptors(joint, backend="reference")
+    a, b, c = (tensors[k] for k in called)
+    found = []
+    for body in (lambda *args, **how: run(module.weight, *args, **how), module):
+        value, first, more = body(a, b, more=[c])
+        assert first is a
+        assert more[0] is c
+        gradients = al.autograd.grad(value.sum(), [module.weight, *{a, b, c}])
+        found.append([value.tolist(), *[None if g is None else g.tolist() for g in gradients]])
+    assert found[0] == found[1]
+
+
+@pytest.mark.rules("EXP-14")
+def test_tensor_that_is_passed_twice_and_changed_is_refused() -> None:
+    weight, z = nn.Parameter(ones()), ones() * 1
+    for change in (lambda a: a.add_(1), lambda a: a.unsqueeze_(0), lambda a: a.requires_grad_()):
+        body = Body(lambda self, a, b, of=change: (of(a).sum() * self.w, b), w=weight)
+        with pytest.raises(al.ExportError, match="user input 0 is passed twice and is chang"):
+            aot_export_joint_with_descriptors(body, (z, z))
+        joint = aot_export_joint_with_descriptors(body, (ones(), ones()))
+        run = aot_compile_joint_with_descriptors(joint, backend="reference")
+        with pytest.raises(al.ExportError, match="of the same shapes, .* none twice that is chang"):
+            run(weight, z, z)
+    joint = aot_export_joint_with_descriptors(
+        Body(lambda self, a, b: (self.w * a * b,), w=weight), (ones(grad=True), ones())
+    )
+    run = aot_compile_joint_with_descriptors(joint, backend="reference")
+    with pytest.raises(al.ExportError, match="the arguments are others than those of the exported"):
+        run(weight, *[ones(grad=True)] * 2)
 
 
 @pytest.mark.rules("EXP-10", "EXP-15")
