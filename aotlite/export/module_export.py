@@ -81,20 +81,9 @@ def aot_export_module(
     >>> signature.backward_signature.gradients_to_parameters
     {'grad_primals_0': 'layer.weight', 'grad_primals_1': 'layer.bias'}
     """
-    loss = _loss_index(trace_joint, output_loss_index)
-    if pre_dispatch and trace_joint:
-        raise noted(
-            ExportError("export: pre_dispatch and trace_joint are True, expected one of them"),
-            "A pre-dispatch graph is differentiated after the export. (EXP-4)",
-        )
-    if not isinstance(mod, Module):
-        raise ArgumentError(f"export: the module is {mod!r}, expected a Module")
+    loss = _loss_index(trace_joint, output_loss_index, pre_dispatch)
     arguments = listed(args), dict(kwargs or {})
-    _check_no_wrappers(leaves_of(arguments))
-    state = LiftedState.of(mod)
-    _check_no_wrappers(list(state.tensors))
-    state.check_apart(leaves_of(arguments))
-    lifted = LiftedFunction(mod, state, loss)
+    lifted = _lifted(mod, arguments, loss)
     options = make_options(
         backend="reference",
         keep_inference_input_mutations=False,
@@ -103,9 +92,8 @@ def aot_export_module(
         dynamic=None if dynamic_shapes is not None else False,
         stages=PRE_DISPATCH_STAGES if pre_dispatch else {},
     )
-    mode = set_grad_enabled(loss is not None or (pre_dispatch and is_grad_enabled()))
-    with mode:
-        call = apart(call_of((list(state.tensors), *arguments), {}))
+    with set_grad_enabled(trace_joint or (pre_dispatch and is_grad_enabled())):
+        call = apart(call_of((list(lifted.state.tensors), *arguments), {}))
         cut = cut_of(lifted, call, options)
     convention = _Convention(lifted, arguments, cut)
     convention.check()
@@ -114,8 +102,25 @@ def aot_export_module(
     return graph, convention.signature()
 
 
-def _loss_index(trace_joint: bool, index: Any) -> int | None:
+def _lifted(module: Any, arguments: Any, loss: int | None) -> LiftedFunction:
+    """The function that is captured. Raises ExportError for a Module or arguments with wrappers,
+    and for an argument that is a tensor of the Module."""
+    if not isinstance(module, Module):
+        raise ArgumentError(f"export: the module is {module!r}, expected a Module")
+    _check_no_wrappers(leaves_of(arguments))
+    state = LiftedState.of(module)
+    _check_no_wrappers(list(state.tensors))
+    state.check_apart(leaves_of(arguments))
+    return LiftedFunction(module, state, loss)
+
+
+def _loss_index(trace_joint: bool, index: Any, pre_dispatch: bool) -> int | None:
     """The index of the loss, an int; None for an export without gradients."""
+    if pre_dispatch and trace_joint:
+        raise noted(
+            ExportError("export: pre_dispatch and trace_joint are True, expected one of them"),
+            "A pre-dispatch graph is differentiated after the export. (EXP-4)",
+        )
     if isinstance(index, bool) or not (index is None or hasattr(index, "__index__")):
         raise ArgumentError(
             f"export: output_loss_index is {index!r}, expected the index of the loss among the "
