@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from aotlite import decompositions as decompositions
     from aotlite import effects as effects
     from aotlite import export as export
+    from aotlite import fx as fx
     from aotlite import inspect as inspect
     from aotlite import ir as ir
     from aotlite import linalg as linalg
@@ -254,8 +255,8 @@ _LAZY: dict[str, str] = {
 # Subpackages reached as attributes without an import of their own.
 _SUBMODULES = frozenset(
     """
-    autograd backends compiled_autograd compilers cuda data decompositions effects export inspect ir
-    linalg nn ops optim partition random sharding stages subclasses testing
+    autograd backends compiled_autograd compilers cuda data decompositions effects export fx
+    inspect ir linalg nn ops optim partition random sharding stages subclasses testing
     """.split()
 )
 
