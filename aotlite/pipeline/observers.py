@@ -27,7 +27,7 @@ from aotlite.ir.meta import table_in
 from aotlite.ir.symbols.assumption import unassuming
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.pipeline.checks.verification import StageRunner
-from aotlite.pipeline.logs.artifact_text import text_of
+from aotlite.pipeline.logs.artifact_text import call_count, text_of
 from aotlite.pipeline.logs.loggers import refresh
 from aotlite.pipeline.logs.stage_events import emit_artifact
 from aotlite.pipeline.options import Observer, Options
@@ -174,16 +174,12 @@ class Observers:
         def lower_and_show(graph: Graph) -> RunT:
             refresh()
             with self.within():
-                with timed("backward", graph=graph.name, nodes=_calls_of(graph)):
+                with timed("backward", graph=graph.name, nodes=call_count(graph)):
                     run = lower_backward(graph)
                 self.show_kernels("backward", run)
             return run
 
         return lower_and_show
-
-
-def _calls_of(graph: Graph) -> int:
-    return len(graph.calls) if graph.header is None else graph.header.call_count
 
 
 def show_to(observer: Observer, stage: str, made: object) -> None:

@@ -44,6 +44,11 @@ def cached(function: Callable[..., Any], **options: Any) -> Any:
     return al.compile(function, backend="reference", artifact_cache=True, **options)
 
 
+def cached_on_cpu(function: Callable[..., Any], **options: Any) -> Any:
+    """The function, compiled with the cache for the backend `cpu`."""
+    return al.compile(function, backend="cpu", artifact_cache=True, **options)
+
+
 def kept(function: Callable[..., Any]) -> Any:
     """The function, compiled so that it can be saved."""
     COMPILED.append(cached(function, dynamic=False))

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.artifacts import lookup
 from aotlite.artifacts.files import seal, store
 from aotlite.backends.native.cache.disk_cache import sha256
 from aotlite.backends.native.compiler.toolchain import find_compiler
+from aotlite.ir.graph.files.headers import GraphHeader
+from tests.artifacts import random_programs
 from tests.artifacts.looked_up import outcomes
 from tests.ir.serialize.test_headers import is_unread
 
@@ -65,10 +66,11 @@ def run(function: Callable[..., Any]) -> tuple[Any, list[Any]]:
 
 
 def restored(function: Callable[..., Any]) -> tuple[Any, list[Any]]:
-    """`run`, of a call that the cache serves. Nobody listens: the log of stages reads graphs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lookup, "compile_once", lambda *_: pytest.fail("it was compiled"))
-        return run(function)
+    """`run`, of a call that the cache serves."""
+    with outcomes() as found:
+        made = run(function)
+    assert ["hit"] == found
+    return made
 
 
 def halves(made: Any) -> tuple[Any, Any]:
@@ -193,3 +195,19 @@ def test_a_seal_needs_every_byte():
         except al.FormatError:
             continue
         assert () == made.headers, at
+
+
+def test_drawn_programs_of_graphs_that_are_not_read_do_what_eager_does(monkeypatch):
+    """The command `python -m tests.artifacts.random_programs --backend cpu` runs any number."""
+    read: list[Any] = []
+    whole = GraphHeader.nodes
+
+    def counted(self: Any) -> Any:
+        read.append(self)
+        return whole(self)
+
+    monkeypatch.setattr(GraphHeader, "nodes", counted)
+    figures = random_programs.run(range(8), "cpu")
+    assert [] == figures.wrong
+    assert figures.warm["hit"] > 8
+    assert len(read) < figures.warm["hit"]

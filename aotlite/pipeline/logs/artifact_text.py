@@ -40,8 +40,8 @@ def facts_of(made: object) -> Mapping[str, object]:
     """The numbers of a stage's result: nodes of a graph, saved bytes, symbols with conditions."""
     match made:
         case Graph():
-            counts = {"inputs": len(made.placeholders), "outputs": len(made.outputs)}
-            return {"graph": made.name, "nodes": len(made.calls), **counts}
+            counts = {"inputs": len(made.placeholders), "outputs": len(made.output_roles)}
+            return {"graph": made.name, "nodes": call_count(made), **counts}
         case FunctionMeta():
             counts = {"inputs": len(made.inputs), "outputs": len(made.outputs)}
             return {"training": made.training, **counts}
@@ -57,11 +57,16 @@ def facts_of(made: object) -> Mapping[str, object]:
     return facts_of(graph) if isinstance(graph, Graph) else {}
 
 
+def call_count(graph: Graph) -> int:
+    """The number of calls of a graph, for which its nodes need not be read."""
+    return len(graph.calls) if graph.header is None else graph.header.call_count
+
+
 def _partition_facts(partition: Partition) -> Mapping[str, object]:
     backward = partition.backward
     return {
-        "forward_nodes": len(partition.forward.calls),
-        "backward_nodes": None if backward is None else len(backward.calls),
+        "forward_nodes": call_count(partition.forward),
+        "backward_nodes": None if backward is None else call_count(backward),
         "saved": [f"{each.name}: {each.meta}" for each in partition.saved],
         "saved_bytes": None if partition.saved_sizes else saved_bytes(partition),
     }

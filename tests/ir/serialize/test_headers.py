@@ -18,7 +18,7 @@ from aotlite.ir.graph.compare import digest_of
 from aotlite.ir.graph.effect_chains import first_effect
 from aotlite.ir.graph.files import dumps, header_text, loads, loads_later, reader
 from aotlite.ir.meta import tensor_meta
-from aotlite.pipeline.observers import _calls_of
+from aotlite.pipeline.logs.artifact_text import call_count
 from aotlite.stages.s10_runtime.backward.writer import share_memory
 from tests.ir.helpers.strategies import graphs
 from tests.ir.serialize.test_serialize import difference
@@ -38,7 +38,7 @@ QUESTIONS: dict[str, Callable[[Graph], Any]] = {
     "arrays": returned_as_arrays,
     "roots": lambda graph: graph.output_roots,
     "memory": share_memory,
-    "calls": _calls_of,
+    "calls": call_count,
     "effect": first_effect,
     "CPU": is_of_cpu,
     "digest": digest_of,
