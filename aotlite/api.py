@@ -28,6 +28,7 @@ from aotlite.pipeline.arguments import (
     on_leaves,
     results_for_caller,
 )
+from aotlite.pipeline.containers import WrittenContainers, writes_shared
 from aotlite.pipeline.options import Options, make_options
 from aotlite.pipeline.recompile_limit import Miss, RecompileLimit, failing_guards, misses_of
 from aotlite.pipeline.size_regions.choice import symbolic_sizes
@@ -90,16 +91,25 @@ class CompiledFunction(EntryReports, PythonFiles, SavedEntries):
 
     def _run(self, entry: CompiledEntry, call: FlatArguments) -> object:
         """The results of an entry for a call; MISS if its guards fail."""
+        if call.shared and writes_shared(entry.containers.spec, call.shared):
+            return MISS
         result = entry.guarded.call(call.leaves)
-        if result is MISS or not call.has_arrays:
-            return result
-        return results_for_caller(result, call, entry.containers.numpy_results)
+        if result is not MISS and call.has_arrays:
+            result = results_for_caller(result, call, entry.containers.numpy_results)
+        if type(result) is WrittenContainers:
+            return result.written(call.args, call.kwargs)
+        return result
 
     # --- entries
     def _valid(self, call: FlatArguments) -> CompiledEntry | None:
         """The entry whose guards pass for a call; nothing runs."""
         found = self._of_form(call) if MARKS else self._forms.get(call.form, ())
-        return next((c for c in found if c.guarded.why_not(call.leaves) is None), None)
+        for entry in found:
+            if call.shared and writes_shared(entry.containers.spec, call.shared):
+                continue
+            if entry.guarded.why_not(call.leaves) is None:
+                return entry
+        return None
 
     def _of_form(self, call: FlatArguments) -> Sequence[CompiledEntry]:
         return agreeing(self._forms.get(call.form, ()), call, self.options.num_params_buffers)
@@ -150,7 +160,7 @@ class CompiledFunction(EntryReports, PythonFiles, SavedEntries):
         sizes = symbolic_sizes(function, call, made, self.options, self._rules, why := list[str]())
         given = call.leaves, call.tensors(), flat_results, self._name, sizes, why
         make = compiler_for(self.options, call.form, self.bundle)
-        return make(Request(function, on_leaves(function, call), *given), self.options)
+        return make(Request(function, on_leaves(function, call, writes=True), *given), self.options)
 
     # --- errors
     def _unstable(self, entry: CompiledEntry, call: FlatArguments) -> Exception:
@@ -248,7 +258,7 @@ def capture(fn: Callable[..., object]) -> Callable[..., Graph]:
     def on(*args: object, **kwargs: object) -> Graph:
         call = call_of(args, kwargs)
         name = name_from(getattr(fn, "__name__", "graph").strip("<>"))
-        run = on_leaves(fn, call)
+        run = on_leaves(fn, call, writes=True)
         captured = capture_stage(fn, run, call.leaves, call.tensors(), flat_results, name)
         captured.recorder.close()
         return captured.graph

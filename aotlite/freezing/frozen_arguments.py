@@ -28,6 +28,7 @@ from aotlite.freezing.module_state import FixedPlace, ModuleState
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.nn.module import Module
 from aotlite.pipeline.arguments import dict_orders
+from aotlite.pipeline.containers import ArgumentCopies
 from aotlite.stages.records.guards.snapshots import PLAIN
 
 Function = Callable[..., Any]
@@ -154,13 +155,16 @@ def _call(
     values = [next(given) if is_given else next(rest) for is_given in structure.is_leaf]
     fixed: Any = optree.tree_unflatten(structure.spec, values)
     before, named = fixed
+    copies = ArgumentCopies.of(before, named)
     if STATE.recorder is None:  # eager: in anomaly mode, or at the recompile limit
-        return function(*before, *given, **{**named, **kwargs})
-    tensors = {(id(p.owner), p.name): args[i] for i, p in enumerate(places)}
-    with substituting(tensors) as now:
         result = function(*before, *given, **{**named, **kwargs})
-        for place in places:
-            check_kept(place, tensors, now)
+    else:
+        tensors = {(id(p.owner), p.name): args[i] for i, p in enumerate(places)}
+        with substituting(tensors) as now:
+            result = function(*before, *given, **{**named, **kwargs})
+            for place in places:
+                check_kept(place, tensors, now)
+    copies.refuse_writes("pass it to the frozen function instead of fixing it")
     return result
 
 

@@ -27,6 +27,7 @@ from aotlite.eager.creation.interop import from_numpy
 from aotlite.eager.subclass.protocol import is_wrapper, leaves_of
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import ArgumentError, noted
+from aotlite.pipeline.containers import ArgumentCopies, shared_containers
 from aotlite.stages.records.capture import Containers, NumpyResult
 from aotlite.stages.records.guards.snapshots import PLAIN, image_of_key
 
@@ -45,6 +46,8 @@ class FlatArguments:
     spec: Any
     form: Any
     """The key of calls that share entries: containers, dict keys in order, places of ndarrays."""
+    shared: frozenset[Any] = frozenset()
+    """The paths of containers that are passed in several places (GEN-14)."""
     takes_fakes: bool = False
     """Whether tensors of a fake mode are accepted: an export runs nothing (EXP-18)."""
 
@@ -109,17 +112,20 @@ def call_of(args: tuple[object, ...], kwargs: dict[str, object]) -> FlatArgument
     # Specs of dicts are equal whatever the order of their keys, which a function can see.
     is_nested = kwargs or any(isinstance(arg, (dict, list, tuple)) for arg in args)
     orders = dict_orders(whole) if is_nested else ()
-    return FlatArguments(args, kwargs, given, leaves, spec, (spec, orders, arrays))
+    shared = shared_containers(args, kwargs) if is_nested else frozenset()
+    return FlatArguments(args, kwargs, given, leaves, spec, (spec, orders, arrays), shared)
 
 
 def on_leaves(
-    function: Callable[..., object], call: FlatArguments
+    function: Callable[..., object], call: FlatArguments, *, writes: bool = False
 ) -> Callable[[list[object]], object]:
     """`function` on flat arguments, with an `ArrayStandIn` for each ndarray (NDA-2).
 
+    With `writes`, results may be `WrittenContainers`; without, a function that changes a list or
+    dict among its arguments is refused (GEN-14).
     The closure holds no argument: an error raised inside keeps its frame, and with it the closure.
     """
-    spec, firsts = call.spec, call.first_of_array()
+    spec, firsts, shared = call.spec, call.first_of_array(), call.shared
 
     def run(leaves: list[Any]) -> object:
         made: dict[int, ArrayStandIn] = {}
@@ -128,7 +134,12 @@ def on_leaves(
             for leaf, first in zip(leaves, firsts, strict=True)
         ]
         args, kwargs = optree.tree_unflatten(spec, seen)
-        return function(*args, **kwargs)
+        copies = ArgumentCopies.of(args, kwargs)
+        result = function(*args, **kwargs)
+        if writes:
+            return copies.with_writes(result, shared)
+        copies.refuse_writes("return what it puts there, and put it into the container outside")
+        return result
 
     return run
 
