@@ -23,10 +23,14 @@ pytestmark = pytest.mark.rules("GEN-14")
 LEAVES = st.sampled_from(["tensor", 2, None])
 KINDS = ("list", "tuple", "dict", "ordered", "deque")
 FORMS = st.recursive(
-    LEAVES, lambda inner: st.tuples(st.sampled_from(KINDS), st.lists(inner, max_size=3)), max_leaves=5
+    LEAVES,
+    lambda inner: st.tuples(st.sampled_from(KINDS), st.lists(inner, max_size=3)),
+    max_leaves=5,
 )
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["add", "take", "move", "turn", "drop", "new"]), *[st.integers(0, 7)] * 2),
+    st.tuples(
+        st.sampled_from(["add", "take", "move", "turn", "drop", "new"]), *[st.integers(0, 7)] * 2
+    ),
     min_size=1,
     max_size=4,
 )

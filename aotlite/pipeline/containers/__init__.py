@@ -87,8 +87,12 @@ class ArgumentCopies:
         leaves, spec = optree.tree_flatten(tree, self._is_given, none_is_leaf=True)
         if not any(map(self._is_given, leaves)):
             return tree
-        marked = [GivenContainer({self._held[id(x)][0]: ()}) if self._is_given(x) else x for x in leaves]
-        return optree.tree_unflatten(spec, marked)
+        return optree.tree_unflatten(spec, [self._mark(leaf) for leaf in leaves])
+
+    def _mark(self, value: object) -> object:
+        if not self._is_given(value):
+            return value
+        return GivenContainer({self._held[id(value)][0]: ()})
 
     def _is_given(self, value: object) -> bool:
         return id(value) in self._held

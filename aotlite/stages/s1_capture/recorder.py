@@ -422,7 +422,7 @@ class CaptureRecorder:
         """Takes snapshots of all that the function can reach, before it runs."""
         observed = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, TrackedObject)]
         places = [AccessPath(i, self.function) for i in observed] + self._index.roots()
-        self.around.look(places, self.leaves)
+        self.around.look(self.function, places, self.leaves)
         self.families.look_at(
             with_parts_of(self._index.tensors()),
             () if self.sizes is None else arguments_with_symbols(self.sizes, self.leaves),

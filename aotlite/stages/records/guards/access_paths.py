@@ -8,7 +8,9 @@ Spec: `specs/s1_capture.md`.
 from __future__ import annotations
 
 import functools
+import threading
 import types
+import weakref
 from typing import Any
 
 import attrs
@@ -63,10 +65,13 @@ class AccessPath:
 
 def attributes_of(value: object) -> dict[str, Any]:
     """The `__dict__` of an object, without a call of its `__getattr__` or `__getattribute__`."""
+    found: dict[str, Any]
     try:
-        found: dict[str, Any] = object.__getattribute__(value, "__dict__")
+        found = object.__getattribute__(value, "__dict__")
     except AttributeError:  # a class with slots alone
-        return {}
+        if not issubclass(type(value), threading.local):
+            return {}
+        found = threading.local.__getattribute__(value, "__dict__")
     return found
 
 
@@ -130,6 +135,25 @@ def _of_class(value: object, key: tuple[int, str]) -> object:
     return _opened(vars(kinds[number]).get(name, NOTHING)) if number < len(kinds) else NOTHING
 
 
+def _body(value: object, key: tuple[int, str]) -> object:
+    """A value in the body of a class or of a base, as it lies there."""
+    number, name = key
+    kinds = (value if isinstance(value, type) else type(value)).__mro__
+    return vars(kinds[number]).get(name, NOTHING) if number < len(kinds) else NOTHING
+
+
+def _target(value: Any, key: object) -> object:
+    """The object of a weak reference."""
+    found = value() if type(value) is weakref.ref else None
+    return NOTHING if found is None else found
+
+
+def _local(value: Any, key: str) -> object:
+    """A variable of a generator that waits."""
+    frame = value.gi_frame if type(value) is types.GeneratorType else None
+    return NOTHING if frame is None else frame.f_locals.get(key, NOTHING)
+
+
 _OPENED = {
     staticmethod: "__func__",
     classmethod: "__func__",
@@ -166,6 +190,9 @@ _STEPS = {
     "member": _member,
     "part": _member,
     "class": _of_class,
+    "body": _body,
+    "target": _target,
+    "local": _local,
 }
 
 
@@ -185,4 +212,7 @@ _TEXTS = {
     "member": lambda text, key: text if key in ("__func__", "func") else f"{text}.{key}",
     "part": lambda text, key: f"{text}.{key}",
     "class": lambda text, key: f"{text}.{key[1]}",
+    "body": lambda text, key: f"{text}.{key[1]}",
+    "target": lambda text, key: f"{text}()",
+    "local": lambda text, key: key,
 }

@@ -418,7 +418,7 @@ def _leaf(value: Any) -> object:
         return Same(value)
     if isinstance(value, (set, frozenset)):
         return kind, tuple(map(image_of_key, value))  # in order: a program may walk through it
-    if isinstance(value, (range, slice, numbers.Number)):
+    if issubclass(kind, (range, slice, numbers.Number)):  # asking its `__class__` may run code
         return kind, repr(value)
     return Same(value)
 

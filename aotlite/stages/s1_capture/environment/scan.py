@@ -37,10 +37,10 @@ class EnvironmentBefore:
     _guards: list[Guard] = attrs.field(factory=list)
     numbers: SelfChangedNumbers = attrs.field(factory=SelfChangedNumbers)
 
-    def look(self, places: Sequence[AccessPath], leaves: list[Any]) -> None:
+    def look(self, function: object, places: Sequence[AccessPath], leaves: list[Any]) -> None:
         """Takes the snapshots, before the function runs."""
         self._before = [(place, snapshot_of(place.resolve(leaves), deep=True)) for place in places]
-        self.numbers.look(places, leaves)
+        self.numbers.look(function, places, leaves)
 
     def note_reached(self, things: Sequence[object], leaves: list[Any]) -> None:
         """Excludes containers from the guards: each backward may call a hook that changes them."""

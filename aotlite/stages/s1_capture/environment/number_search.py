@@ -1,0 +1,385 @@
+"""Finds the numbers that a function can reach, and the code that may run when it runs.
+
+The search starts at the function and goes on by what its code names: variables, attributes, items,
+and of objects and classes the methods under names that are asked for, in whatever they are wrapped
+(decorators, partials, properties, bound methods, callables). A function that lies anywhere but in a
+class may run; one in a class may if some code asks for its name, or Python calls it.
+Used by `python_numbers`. Rule: CAP-14. Spec: `specs/s1_capture.md`.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.tracked_objects import TrackedObject
+from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of, take
+from aotlite.stages.records.guards.snapshots import IN_ALL, MANY, PLAIN
+from aotlite.stages.s1_capture.environment.access_search import is_users, names_used
+from aotlite.stages.s1_capture.environment.bytecode_reads import WRITES, Items, Mark
+from aotlite.stages.s1_capture.environment.number_reads import (
+    GETTERS,
+    TAKE_TEXTS,
+    asks_by_text,
+    computed_names,
+    texts_in,
+)
+from aotlite.stages.s1_capture.environment.object_contents import (
+    HELD,
+    attributes,
+    base_of,
+    category,
+    codes_in,
+    content_of,
+    inner_containers,
+    is_a,
+    is_object,
+    is_small_array,
+    spread,
+)
+
+_PLAIN = frozenset(PLAIN)
+_ALWAYS = ("forward", "backward", "vjp", "setup_context")
+"""Methods that aotlite calls; those with two underscores are Python's."""
+_OF_CLASSES = (staticmethod, classmethod, property, functools.cached_property)
+_OF_WRAPPERS = ("__wrapped__", "function")
+"""Attributes in which objects of libraries hold the function that they wrap."""
+_MODULE = types.ModuleType
+_PARTS: dict[type, tuple[str, ...]] = {
+    types.MethodType: ("__self__", "__func__"),
+    functools.partial: ("func", "args", "keywords"),
+    functools.partialmethod: ("func", "args", "keywords"),
+    functools.singledispatchmethod: ("func", "dispatcher"),
+    type(functools.lru_cache(print)): ("__wrapped__",),
+}
+_CONTAINERS = ("list", "dict", "set", "array")
+Name = tuple[int | None, int, Any]
+"""An access path as a dict key: its argument, its root and its steps."""
+
+
+def name_of(place: AccessPath) -> Name:
+    return place.argument, id(place.function), place.path
+
+
+@attrs.frozen(eq=False, repr=False)
+class World:
+    """A snapshot of all numbers that a function can reach by name, and of the code that may run."""
+
+    numbers: dict[Name, tuple[AccessPath, dict[Items, Any]]] = attrs.field(factory=dict)
+    """At each path the numbers found, by their keys in nested containers, and other objects."""
+    objects: dict[Name, Any] = attrs.field(factory=dict)
+    """Plain objects, functions, Modules and optimizers, by the path on which they were found."""
+    held: dict[int, tuple[Any, Any]] = attrs.field(factory=dict)
+    """Containers, objects and small arrays by `id`, each with a copy of its contents."""
+    variables: list[tuple[AccessPath, Any]] = attrs.field(factory=list)
+    codes: dict[types.CodeType, None] = attrs.field(factory=dict)
+    asked: dict[str, None] = attrs.field(factory=dict)
+    """Names of attributes that getters of `operator` ask for."""
+    met: dict[int, object] = attrs.field(factory=dict)
+
+    def meet(self, thing: object, at: AccessPath) -> list[tuple[AccessPath, object]]:
+        """Records an object; returns its attributes, with their paths."""
+        held = attributes(thing)
+        self.objects[name_of(at)] = thing
+        self.held[id(thing)] = thing, held
+        return [(at.then("attr", name), each) for name, each in held.items()]
+
+    def keep(self, thing: Any) -> None:
+        """Copies the contents of a container or array that is not large."""
+        if id(thing) in self.held:
+            return
+        if is_small_array(thing):
+            self.held[id(thing)] = thing, thing.copy()
+        elif is_a(thing, HELD) and base_of(thing).__len__(thing) <= MANY:
+            self.held[id(thing)] = thing, content_of(thing)
+
+
+def world_of(function: object, leaves: list[Any], *, keeps: bool) -> World:
+    """A snapshot of what a function reaches. With `keeps`, containers and objects are copied, so
+    that changes can be undone."""
+    walk = _Walk(leaves, keeps)
+    walk.queue = [
+        (AccessPath(i, function), leaf)
+        for i, leaf in enumerate(leaves)
+        if isinstance(leaf, TrackedObject)
+    ]
+    walk.queue.append((AccessPath(None, function), function))
+    walk.run()
+    return walk.world
+
+
+@attrs.define(eq=False, repr=False)
+class _Walk:
+    """One search, breadth first; what is asked for by name comes later."""
+
+    leaves: list[Any]
+    keeps: bool
+    world: World = attrs.field(factory=World)
+    queue: list[tuple[AccessPath, Any]] = attrs.field(factory=list)
+    left: int = IN_ALL
+    _names: list[str] = attrs.field(factory=lambda: [*_ALWAYS])
+    _known: set[str] = attrs.field(factory=lambda: {*_ALWAYS})
+    _owners: list[_Owner] = attrs.field(factory=list)
+    _classes: set[int] = attrs.field(factory=set)
+    _takes_texts: bool = False
+    """Whether a function that takes names as texts is reached under a name of the user's."""
+    _computed: list[tuple[str, ...]] = attrs.field(factory=list)
+    """Parts of the names that code computes for attributes."""
+
+    def run(self) -> None:
+        while self.queue and self.left > 0:
+            for place, value in self.queue:  # grows while it is walked
+                self._look(place, value)
+                if self.left < 0:
+                    return
+            self.queue = [each for owner in self._owners for each in owner.named(self)]
+
+    # --- numbers
+    def _look(self, place: AccessPath, value: Any) -> None:
+        """Notes the numbers at a place, and opens what lies there."""
+        world, name = self.world, name_of(place)
+        if name in world.numbers:
+            return
+        numbers: dict[Items, Any] = {}
+        world.numbers[name] = place, numbers
+        if place.path and place.path[-1][0] != "attr":
+            world.variables.append((place, value))
+        if type(value) in _PLAIN:
+            self.left -= 1
+            numbers[()] = value
+            return
+        for items, inner, at in spread(place, value):
+            self.left -= 1
+            if self.left < 0:
+                return
+            if items and type(items[-1]) is Mark:
+                numbers[items] = inner
+                continue
+            found = category(type(inner))
+            if found in _CONTAINERS:
+                if self.keeps:
+                    world.keep(inner)
+            elif inner is not NOTHING:
+                numbers[items] = inner
+                self._open(at, inner)
+
+    # --- what is no container
+    def _open(self, at: AccessPath, thing: Any) -> None:
+        """Looks into an object, once."""
+        kind = type(thing)
+        if kind in _PLAIN or id(thing) in self.world.met:
+            return
+        self.world.met[id(thing)] = thing
+        opens = _OPENED.get(kind)
+        if opens is not None:
+            opens(self, at, thing)
+        elif issubclass(kind, type):
+            self._class(thing)
+        elif not issubclass(kind, Tensor):
+            self._object(at, thing)
+
+    def _builtin(self, at: AccessPath, thing: Any) -> None:
+        """A method of a container counts as what it is bound to, unless it only writes that."""
+        if any(thing is each for each in TAKE_TEXTS):
+            self._getter(at, thing)
+        elif thing.__name__ not in WRITES and not isinstance(thing.__self__, (type, _MODULE)):
+            self._push(at, thing, "__self__")
+
+    def _parts(self, at: AccessPath, thing: Any) -> None:
+        self._push(at, thing, *_PARTS[type(thing)])
+
+    def _weak(self, at: AccessPath, thing: Any) -> None:
+        self.queue.append((at.then("target", None), thing()))
+
+    def _proxy(self, at: AccessPath, thing: Any) -> None:
+        self.queue += [(at.then("item", key), each) for key, each in thing.items()]
+
+    def _module(self, at: AccessPath, thing: Any) -> None:
+        self._owners.append(_Owner(at, thing))
+
+    def _push(self, at: AccessPath, thing: object, *members: str) -> None:
+        self.queue += [(at.then("member", each), getattr(thing, each)) for each in members]
+
+    def _object(self, at: AccessPath, thing: Any) -> None:
+        kind = type(thing)
+        if is_object(thing):
+            self.queue += self.world.meet(thing, at)
+            self._class(kind)
+        elif own := attributes_of(thing):  # of a library: what is asked for by name
+            self._owners.append(_Owner(at, thing))
+            self.queue += [(at.then("attr", x), own[x]) for x in _OF_WRAPPERS if x in own]
+        if category(kind) == "stateful":
+            self.queue += [(at.then("attr", name), each) for name, each in inner_containers(thing)]
+
+    def _class(self, kind: Any) -> None:
+        if any(kind is each for each in GETTERS):
+            self._getter(AccessPath(None, kind), kind)
+        if id(kind) not in self._classes:
+            self._classes.add(id(kind))
+            self._owners.append(_Owner(AccessPath(None, kind), kind))
+
+    def _generator(self, at: AccessPath, thing: Any) -> None:
+        for code in codes_in(thing):
+            self._code(code)
+        own = {} if thing.gi_frame is None else thing.gi_frame.f_locals
+        self.queue += [
+            (at.then("local", name), each)
+            for name, each in own.items()
+            if callable(each) or is_object(each)
+        ]
+
+    def _getter(self, at: AccessPath, thing: Any) -> None:
+        """Notes the names that a getter asks for: it is called by C code, under any name. Where its
+        class or `getattr` is a variable, every text may be such a name."""
+        if type(thing) in GETTERS:
+            made, given, *_ = thing.__reduce__()
+            given = made.args if isinstance(made, functools.partial) else given
+            self._ask_texts([each for each in given if type(each) is str])
+        elif not self._takes_texts:
+            self._takes_texts = True
+            for code in self.world.codes:
+                self._ask_texts(texts_in(code))
+
+    def _ask_texts(self, texts: Iterable[str]) -> None:
+        names = [name for text in texts for name in text.split(".")]
+        self.world.asked.update(dict.fromkeys(names))
+        self._ask(names)
+
+    def _ask(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self._known:
+                self._known.add(name)
+                self._names.append(name)
+
+    # --- functions
+    def _function(self, place: AccessPath, function: types.FunctionType) -> None:
+        """Looks into the variables of a function, which may run."""
+        at = AccessPath(None, function)
+        cells = [
+            (at.then("cell", i), take(function, "cell", i))
+            for i in range(len(function.__closure__ or ()))
+        ]
+        if not is_users(function):  # a wrapper of a library: its own numbers are its own business
+            self.queue += [each for each in cells if _is_users_thing(each[1])]
+            if "__wrapped__" in vars(function):
+                self.queue.append((at.then("attr", "__wrapped__"), vars(function)["__wrapped__"]))
+            return
+        self._code(function.__code__)
+        self.queue += self.world.meet(function, at)
+        self.queue += cells
+        for key in [*range(len(function.__defaults__ or ())), *(function.__kwdefaults__ or ())]:
+            self.queue.append((at.then("default", key), take(function, "default", key)))
+        code = function.__code__
+        variables = names_used(code)[0]
+        if "globals" in variables:
+            variables = (*variables, *texts_in(code))
+        for name in dict.fromkeys(variables):
+            self.queue.append((at.then("global", name), function.__globals__.get(name, NOTHING)))
+
+    def _code(self, code: types.CodeType) -> None:
+        """Notes code that may run, and the names that it asks for."""
+        if code in self.world.codes:
+            return
+        self.world.codes[code] = None
+        variables, attributes = names_used(code)
+        self._ask((*attributes, *variables, *(texts_in(code) if asks_by_text(code) else ())))
+        if self._takes_texts:
+            self._ask_texts(texts_in(code))
+        self._computed += computed_names(code)
+
+    def asked(self, start: int) -> Sequence[str]:
+        """The names that code asks for, from number `start` on."""
+        return self._names[start:]
+
+    def computed(self, start: int) -> Sequence[tuple[str, ...]]:
+        """The parts of names that code computes, from number `start` on."""
+        return self._computed[start:]
+
+
+def _is_users_thing(value: object) -> bool:
+    """Whether a variable of a library's wrapper is what it wraps."""
+    if isinstance(value, types.FunctionType):
+        return True
+    return isinstance(value, tuple(_PARTS)) or is_object(value)
+
+
+def _matching(names: Iterable[str], computed: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """The names that have all parts of one that code computes: `getattr(self, "on_" + kind)`."""
+    for name in names:
+        if any(all(part in name for part in parts) for parts in computed):
+            yield name
+
+
+@attrs.define(eq=False, repr=False)
+class _Owner:
+    """A class, module or object of a library, of which counts what code asks for by name."""
+
+    place: AccessPath
+    thing: Any
+    _starts: tuple[int, int] | None = None
+    _taken: set[Any] = attrs.field(factory=set)
+
+    def named(self, walk: _Walk) -> Iterator[tuple[AccessPath, object]]:
+        """What further names lead to, since it was asked last."""
+        start, start_computed = self._starts or (0, 0)
+        names, computed = walk.asked(start), walk.computed(start_computed)
+        is_first = self._starts is None
+        self._starts = start + len(names), start_computed + len(computed)
+        if isinstance(self.thing, type):
+            yield from self._of_class(names, computed, is_first=is_first)
+            return
+        own = attributes_of(self.thing)
+        kind = "module" if isinstance(self.thing, types.ModuleType) else "attr"
+        if kind == "attr" or is_users(self.thing):
+            for name in [*filter(own.__contains__, names), *_matching(own, computed)]:
+                yield self.place.then(kind, name), own[name]
+
+    def _of_class(
+        self, names: Sequence[str], computed: Sequence[tuple[str, ...]], *, is_first: bool
+    ) -> Iterator[tuple[AccessPath, object]]:
+        for number, base in enumerate(self.thing.__mro__):
+            if not is_users(base):
+                continue
+            own = vars(base)
+            found = [*filter(own.__contains__, names), *_matching(own, computed)]
+            if is_first:
+                found += [name for name in own if name.startswith("__") and name.endswith("__")]
+            for name in found:
+                if (number, name) not in self._taken:
+                    self._taken.add((number, name))
+                    yield from self._entry(number, name, own[name])
+
+    def _entry(self, number: int, name: str, value: Any) -> Iterator[tuple[AccessPath, object]]:
+        """What lies in the body of a class under a name, out of its wrapper."""
+        at = self.place.then("class", (number, name))
+        if isinstance(value, _OF_CLASSES):
+            if isinstance(value, property):
+                body = self.place.then("body", (number, name))
+                for each in ("fset", "fdel"):
+                    yield body.then("member", each), getattr(value, each)
+            yield at, take(self.thing, "class", (number, name))
+        elif callable(value) or not name.startswith("__"):
+            yield at, value
+            for before, base in enumerate(self.thing.__mro__[:number]):
+                if name not in vars(base):  # one that is put there would hide this one
+                    yield self.place.then("class", (before, name)), NOTHING
+
+
+_OPENED: dict[type, Callable[[_Walk, AccessPath, Any], None]] = {
+    types.FunctionType: _Walk._function,
+    types.BuiltinFunctionType: _Walk._builtin,
+    types.MethodWrapperType: _Walk._builtin,
+    weakref.ref: _Walk._weak,
+    types.MappingProxyType: _Walk._proxy,
+    types.GeneratorType: _Walk._generator,
+    types.ModuleType: _Walk._module,
+    **dict.fromkeys(_PARTS, _Walk._parts),
+    **dict.fromkeys(GETTERS, _Walk._getter),
+}
+"""How objects of these classes are looked into."""

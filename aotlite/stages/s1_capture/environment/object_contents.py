@@ -1,0 +1,291 @@
+"""The contents of Python's objects, as the search of numbers compares them.
+
+A container gives its items and how many there are; a set, an array, an iterator or a queue gives
+one image of all that it holds. Nothing here calls code of a user's class, and no iterator moves.
+Used by `number_search` and its neighbours. Rule: CAP-14. Spec: `specs/s1_capture.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import array
+import collections
+import contextvars
+import datetime
+import enum
+import functools
+import io
+import itertools
+import numbers
+import pathlib
+import queue
+import threading
+import types
+import uuid
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.tracked_objects import TrackedObject
+from aotlite.stages.records.guards.access_paths import AccessPath, attributes_of
+from aotlite.stages.records.guards.snapshots import MANY, PLAIN, snapshot_of
+from aotlite.stages.s1_capture.environment.access_search import is_users
+from aotlite.stages.s1_capture.environment.bytecode_reads import ANY, LENGTH, SIZE, Items
+
+NUMBERS = (*PLAIN, np.generic, enum.Enum)
+LISTS = (list, tuple, collections.deque)
+SETS = (set, frozenset)
+DICTS = (collections.OrderedDict, dict)
+HELD = (list, collections.deque, set, *DICTS)
+"""Containers that are read and restored by the builtin's methods, not a user subclass's."""
+_BASES = (*HELD, tuple, frozenset)
+_ARRAY = 4096
+"""The largest array, in bytes, whose contents are compared and restored."""
+_NO_OBJECTS = (
+    *(Tensor, types.ModuleType, type, types.FunctionType, types.MethodType, types.GeneratorType),
+    *(tuple, frozenset),
+)
+NAMESPACES = (types.SimpleNamespace, threading.local, argparse.Namespace)
+"""Classes of Python's library whose objects have attributes of users."""
+_VALUES = (
+    *(numbers.Number, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo),
+    *(uuid.UUID, pathlib.PurePath, range, slice),
+)
+"""Immutable classes of Python's library: their objects are compared as texts."""
+_ITERATORS = tuple(
+    {type(iter(each)) for each in ([], (), {}, set(), "", b"", range(0), {}.values(), {}.items())}
+    | {enumerate, zip, map, filter, reversed, type(reversed([])), type(reversed({}))}
+    | {each for each in vars(itertools).values() if isinstance(each, type)}
+)
+_QUEUES = (queue.Queue, queue.SimpleQueue)
+_WRAPPED = (
+    *(collections.UserDict, collections.UserList, collections.UserString),
+    *(weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet),
+)
+"""Classes of Python's library that hold their contents in `data`."""
+_STATEFUL = (
+    *(*_ITERATORS, types.GeneratorType, *_QUEUES, *_WRAPPED, collections.ChainMap),
+    *(bytearray, array.array, io.StringIO, io.BytesIO, contextvars.ContextVar),
+)
+
+
+class Image(str):
+    """The contents of a set, an array or an iterator, compared as a whole; prints as text."""
+
+    __slots__ = ("image",)
+    image: object
+
+    def __new__(cls, image: object, text: str) -> Image:
+        made = super().__new__(cls, text)
+        made.image = image
+        return made
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+# ------------------------------------------------------------------------------------ containers
+def spread(place: AccessPath, value: object) -> Iterator[tuple[Items, Any, AccessPath]]:
+    """A value and the items of nested containers in it, each with its keys and its path."""
+    waiting: list[tuple[Items, Any, AccessPath, tuple[int, ...]]] = [((), value, place, ())]
+    for items, inner, at, above in waiting:  # grows while it is walked
+        yield items, inner, at
+        match category(type(inner)):
+            case "set":
+                number = base_of(inner).__len__(inner)
+                image = _set_image(inner) if number <= MANY else number
+                yield (*items, ANY), Image(image, f"a set of {number}"), at
+            case "array" if is_small_array(inner) and inner.dtype != object:
+                yield (*items, ANY), Image(snapshot_of(inner), str(inner)), at
+            case "list" | "dict" as form if id(inner) not in above:
+                number = base_of(inner).__len__(inner)
+                yield (*items, SIZE if form == "dict" else LENGTH), number, at
+                content = content_of(inner) if number <= MANY else []
+                for key, each in content if form == "dict" else enumerate(content):
+                    waiting.append(((*items, key), each, at.then("item", key), (*above, id(inner))))
+            case "stateful":
+                image = state_image(inner)
+                yield (*items, ANY), Image(image, f"a state of a {type(inner).__name__}"), at
+
+
+@functools.lru_cache(maxsize=512)
+def category(kind: type) -> str:
+    """How objects of a class are looked at."""
+    if issubclass(kind, NUMBERS):
+        return "number"
+    if issubclass(kind, SETS):
+        return "set"
+    if issubclass(kind, (*LISTS, dict)):
+        return "dict" if issubclass(kind, dict) else "list"
+    if kind is np.ndarray:
+        return "array"
+    if issubclass(kind, _STATEFUL):
+        return "stateful"
+    if issubclass(kind, (TrackedObject, *NAMESPACES)):
+        return "object"
+    return "other" if issubclass(kind, _NO_OBJECTS) or not is_users(kind) else "object"
+
+
+def is_a(thing: object, kinds: tuple[type, ...] | type) -> bool:
+    """`isinstance` by the real type, also of an object that reports another `__class__`."""
+    return issubclass(type(thing), kinds)
+
+
+def is_small_array(thing: object) -> bool:
+    return type(thing) is np.ndarray and thing.nbytes <= _ARRAY
+
+
+def base_of(thing: object) -> Any:
+    """The builtin class of a container."""
+    return next(kind for kind in _BASES if is_a(thing, kind))
+
+
+def content_of(thing: object) -> list[Any]:
+    """The items of a container, read without calling methods of a subclass."""
+    base = base_of(thing)
+    return list(base.items(thing) if base in DICTS else base.__iter__(thing))
+
+
+def _set_image(thing: object) -> object:
+    """The items of a set: plain values and tuples by value, all others by identity."""
+    return frozenset(
+        snapshot_of(each) if type(each) in (*PLAIN, tuple) or is_a(each, np.generic) else id(each)
+        for each in content_of(thing)
+    )
+
+
+# ------------------------------------------------------------------------------------- objects
+def is_object(thing: object) -> bool:
+    """Whether a thing is a Module, an optimizer, or an object whose attributes are users'."""
+    kind = type(thing)
+    if issubclass(kind, enum.Enum):
+        return is_users(kind)
+    found = category(kind)
+    # An iterator or container of a user's class has attributes, too.
+    return found == "object" or found == "stateful" and is_users(kind)
+
+
+def attributes(thing: object) -> dict[str, object]:
+    """The attributes of an object, slots among them, read without calling its class's code."""
+    if type(thing) is types.FunctionType:
+        return dict(attributes_of(thing))  # its closure, globals and defaults are variables
+    found = {
+        name: slot.__get__(thing) for name, slot in _slots(type(thing)) if _is_filled(slot, thing)
+    }
+    return {**found, **attributes_of(thing)}
+
+
+@functools.lru_cache(maxsize=512)
+def _slots(kind: type) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        [
+            (name, slot)
+            for cls in kind.__mro__
+            for name, slot in vars(cls).items()
+            if type(slot) is types.MemberDescriptorType
+        ]
+    )
+
+
+def _is_filled(slot: types.MemberDescriptorType, thing: object) -> bool:
+    try:
+        slot.__get__(thing)
+    except AttributeError:
+        return False
+    return True
+
+
+# ------------------------------------------------------------------------------ what is no number
+def image_of(value: object) -> object:
+    """The image by which values of one place are compared before and after the run.
+
+    A function counts by its code, since its variables are compared by their own paths; an object by
+    its class, since its attributes are; a tensor that the captured run has made by nothing.
+    """
+    kind = type(value)
+    if kind is Image:
+        return value.image  # type: ignore[attr-defined]
+    if kind is types.FunctionType:
+        return value.__code__  # type: ignore[attr-defined]
+    if kind is types.MethodType:
+        return image_of(value.__func__)  # type: ignore[attr-defined]
+    if issubclass(kind, Tensor):
+        return None if value.storage.capture is not None else id(value)  # type: ignore[attr-defined]
+    if issubclass(kind, type):
+        return "class", value.__module__, value.__qualname__  # type: ignore[attr-defined]
+    if kind is object or kind is types.BuiltinFunctionType:
+        return "object", id(value)
+    if issubclass(kind, NUMBERS):
+        return snapshot_of(value)
+    return (kind, repr(value)) if issubclass(kind, _VALUES) else kind
+
+
+def state_image(thing: Any, depth: int = 8) -> object:
+    """What a thing will give next, without moving it: where an iterator stands, what is queued."""
+    kind = type(thing)
+    if depth == 0:
+        return kind
+    if kind is types.GeneratorType:
+        frame = thing.gi_frame
+        own = () if frame is None else tuple(frame.f_locals.items())
+        at = None if frame is None else frame.f_lasti
+        return kind, at, tuple([(name, _part(each, depth)) for name, each in own])
+    if issubclass(kind, _ITERATORS):
+        return kind, _reduced(thing, depth)
+    if issubclass(kind, _WRAPPED):
+        return kind, _part(attributes_of(thing).get("data"), depth)
+    if issubclass(kind, collections.ChainMap):
+        return kind, _part(attributes_of(thing).get("maps"), depth)
+    if issubclass(kind, queue.Queue):
+        return kind, _part(attributes_of(thing).get("queue"), depth)
+    if issubclass(kind, queue.SimpleQueue):
+        return kind, queue.SimpleQueue.qsize(thing)
+    if issubclass(kind, contextvars.ContextVar):
+        return kind, _part(thing.get(None), depth)
+    if issubclass(kind, (bytearray, array.array)):
+        size = memoryview(thing).nbytes
+        return kind, bytes(memoryview(thing)) if size <= _ARRAY else size
+    return kind, None if thing.closed else (thing.tell(), hash(thing.getvalue()))
+
+
+def _reduced(thing: Any, depth: int) -> object:
+    """The arguments and the state of which a copy of an iterator would be made."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # itertools' since Python 3.12
+        try:
+            _, *rest = thing.__reduce__()
+        except TypeError:  # it holds what has no copies
+            return repr(thing)
+    return tuple([_part(each, depth) for each in rest])
+
+
+def _part(value: Any, depth: int) -> object:
+    """The image of a part of a state: numbers by value, containers by their parts' images."""
+    if type(value) in PLAIN:
+        return type(value), repr(value)
+    if is_a(value, _STATEFUL):
+        return state_image(value, depth - 1)
+    if type(value) in (list, tuple, collections.deque) and len(value) <= MANY and depth:
+        return tuple([_part(each, depth - 1) for each in value])
+    if type(value) is dict and len(value) <= MANY and depth:
+        return tuple([(_part(k, depth - 1), _part(v, depth - 1)) for k, v in value.items()])
+    if is_a(value, (list, tuple, dict, set)):
+        return type(value), base_of(value).__len__(value)
+    return image_of(value)
+
+
+def inner_containers(thing: object) -> list[tuple[str, object]]:
+    """The attributes in which a container of Python's library that is no builtin holds its own."""
+    names = ("data",) if is_a(thing, _WRAPPED) else ("maps",)
+    if not is_a(thing, (*_WRAPPED, collections.ChainMap)):
+        names = ("queue",) if is_a(thing, queue.Queue) else ()
+    return [(name, attributes_of(thing)[name]) for name in names if name in attributes_of(thing)]
+
+
+def codes_in(thing: object) -> Iterable[types.CodeType]:
+    """The code of a generator that waits."""
+    return [thing.gi_code] if type(thing) is types.GeneratorType else []
