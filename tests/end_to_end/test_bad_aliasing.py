@@ -531,3 +531,46 @@ def test_the_worlds_can_differ():
     ]
     assert isinstance(worlds[0], World)
     assert differences(*worlds)
+
+
+@pytest.mark.draws(long=400)
+@pytest.mark.rules("TEN-7", "TEN-8")
+@settings(max_examples=50)
+@given(st.sampled_from(sorted(WITH_OPERAND)), pairs())
+@example("add_", (((1, 3), (3, 1), 2), ((1, 3), (0, 1), 2)))
+@example("scatter_", (((2, 2), (2, 1), 0), ((2, 2), (2, 1), 0)))
+def test_an_operand_in_memory_that_is_written_counts_as_a_copy(name, pair):
+    """Where a write is allowed: it reads each element before that is written."""
+    target, operand = pair
+    assume(not is_refused(name, target, operand))
+    left = []
+    for write in (
+        lambda t, s: WRITES[name](t, s.clone()),
+        lambda t, s: WRITES[name](t, s),
+        al.compile(lambda t, s: WRITES[name](t, s)),
+    ):
+        memory = Memory(target, operand)
+        write(memory.target, memory.operand)
+        left.append(memory.buffer.tolist())
+    assert [left[0]] * 3 == left
+
+
+@pytest.mark.torch
+@pytest.mark.rules("TEN-8")
+def test_pytorch_tells_places_by_strides():
+    """It refuses an operand in the destination's own place if its strides are others, and computes
+    with one that overlaps it in part if that has gaps: each row sees what the one before wrote."""
+    torch = pytest.importorskip("torch")
+
+    def mul(lib, shape, view):
+        x = lib.arange(float(shape[0] * shape[-1])).reshape(shape) + 1
+        return x.add_(view(x)).tolist()
+
+    for shape, view in [((1, 3), lambda x: x.select(0, -1)), ((1,), lambda x: x.select(0, -1))]:
+        assert mul(al, shape, lambda x, view=view: view(x).clone()) == mul(al, shape, view)
+        with pytest.raises(RuntimeError, match="some elements of the input tensor"):
+            mul(torch, shape, view)
+    with pytest.raises(al.AliasError, match="in part"):
+        mul(al, (2, 2), lambda x: x[:, :1])
+    assert [[2.0, 4.0], [6.0, 10.0]] == mul(torch, (2, 2), lambda x: x[:, :1])
+    assert [[2.0, 3.0], [6.0, 7.0]] == mul(torch, (2, 2), lambda x: x[:, :1].clone())
