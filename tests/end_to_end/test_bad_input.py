@@ -264,8 +264,9 @@ def test_a_captured_tensor_kept_alive_is_of_no_use_and_says_so():
     kept = []
 
     def f(x):
-        kept.append(x * 2.0)
-        return kept[-1] + 1.0
+        twice = x * 2.0
+        kept.append(twice)
+        return twice + 1.0
 
     assert [3.0, 3.0] == al.compile(f)(al.ones(2)).tolist()
     stray = kept[0]

@@ -113,7 +113,7 @@ def test_programs_whose_state_changes_no_result_compile(name):
     assert "equal" == outcome(lambda: made(ORDINARY[name]))
 
 
-# ----------------------------------------------------------------------- ways to a method, and forms
+# ---------------------------------------------------------------- ways to a method, and forms
 def program(way: str, form: str) -> Callable[[Any], Any]:
     """A function that calls, in this way, a method that writes in this form what it reads."""
     first, write, read = [each.replace("; ", "\n        ") for each in FORMS[form]]

@@ -55,7 +55,8 @@ def made(form: Any) -> Any:
 
 def containers(value: Any) -> list[Any]:
     """All containers in a value, outermost first; each once."""
-    found, stack = [], [value]
+    found: list[Any] = []
+    stack = [value]
     for each in stack:
         if isinstance(each, (list, dict, tuple, collections.deque)):
             if isinstance(each, tuple) or all(each is not other for other in found):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aotlite.eager.autograd.as_strided_chain import window_on
+from aotlite.eager.autograd.as_strided_chain import strided_step, window_on
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad, new_accumulator
 from aotlite.eager.autograd.nodes.gradient_forms import keep_any_form, keep_form
 from aotlite.eager.autograd.nodes.op_nodes import OpNode, calls_of, new_call, new_node
@@ -221,9 +221,13 @@ def link_view(
     out._kind = kind or base._kind
     if op is AS_STRIDED:  # relative to the storage, not to the view it is called on (FUN-11)
         out._chain = window_on(root.meta, root.offset, out.meta, out.offset)
-        edge = root.edge() if edge is not None else None
+        its_own, edge = edge, root.edge() if edge is not None else None
         if edge is not None:
             edge = _through(out, out._chain[:-1], edge)
+        elif its_own is not None and base.meta.dtype is out.meta.dtype:
+            # Of a leaf that is a view: its base has no history (TEN-23).
+            step = strided_step(base.meta, out.meta, out.offset - base.offset)
+            own = own or (view_node(step, its_own), 0)
     else:
         out._chain = base._chain.then(ViewStep(op, args, base.meta, out.meta))
     if not grad_mode:

@@ -245,7 +245,7 @@ def _fill(owner: Any, keys: tuple[Any, ...] | None, content: list[object]) -> No
 def _at(value: Any, path: Path) -> Any:
     for key in path:
         is_open = isinstance(value, (dict, list, tuple, collections.deque))
-        value = (value if is_open else _children(value))[key]
+        value = value[key] if is_open else (_children(value) or ())[key]
     return value
 
 

@@ -388,11 +388,16 @@ def _as_strided_vjp(
     offset: int,
 ) -> Operand:
     """The gradient of the operand's elements; that of memory outside the operand is dropped."""
-    span = grad.strided_accumulate((offset + layout.span(size, stride),), stride, offset)
-    missing = self_meta.span - span.numel()
+    lead = (
+        0 if sizes.is_symbolic((offset,)) else max(-offset, 0)
+    )  # the window begins before the operand
+    start = lead + offset
+    span = grad.strided_accumulate((start + layout.span(size, stride),), stride, start)
+    missing = lead + self_meta.span - span.numel()
     if missing > 0:
-        span = span.new_zeros((self_meta.span,)).slice_scatter(span, 0, 0, span.numel(), 1)
-    whole = window_on_operand(span, self_meta.shape, self_meta.stride, 0)
+        zeros = span.new_zeros((lead + self_meta.span,))
+        span = zeros.slice_scatter(span, 0, 0, span.numel(), 1)
+    whole = window_on_operand(span, self_meta.shape, self_meta.stride, lead)
     if self_meta.dense or not has_internal_overlap(self_meta.shape, self_meta.stride):
         return whole
     # Elements in one place share what flows to it.

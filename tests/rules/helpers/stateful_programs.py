@@ -303,7 +303,8 @@ exec("N = 0\ndef f(x):\n    globals()['N'] += 1\n    return x * N", ns)
 return ns["f"]
 ### global method
 ns = {"__name__": "userx"}
-exec("N = 0\nclass A:\n  def bump(self):\n    global N\n    N += 1\n    return N\na = A()\ndef f(x):\n    return x * a.bump()", ns)
+exec("N = 0\nclass A:\n  def bump(self):\n    global N\n    N += 1\n    return N", ns)
+exec("a = A()\ndef f(x):\n    return x * a.bump()", ns)
 return ns["f"]
 ### exec inside
 ns = {"n": 0}

@@ -165,7 +165,12 @@ WAYS = {
     ),
     "a context manager": (
         "",
-        "@contextlib.contextmanager\ndef cm():\n    yield obj\ndef fn(x):\n    with cm() as o:\n        return o.step(x)",
+        "@contextlib.contextmanager\n"
+        "def cm():\n"
+        "    yield obj\n"
+        "def fn(x):\n"
+        "    with cm() as o:\n"
+        "        return o.step(x)",
     ),
     "a class attribute": (
         "",
@@ -173,7 +178,10 @@ WAYS = {
     ),
     "__getattr__": (
         "",
-        "class P:\n    def __getattr__(self, name): return getattr(obj, name)\np = P()\nfn = lambda x: p.step(x)",
+        "class P:\n"
+        "    def __getattr__(self, name): return getattr(obj, name)\n"
+        "p = P()\n"
+        "fn = lambda x: p.step(x)",
     ),
     "super": (
         "",
@@ -181,7 +189,10 @@ WAYS = {
     ),
     "super, and decorators": (
         "@deco",
-        "class D(C):\n    @deco\n    def step(self, x): return super().step(x)\nobj = D(); fn = obj.step",
+        "class D(C):\n"
+        "    @deco\n"
+        "    def step(self, x): return super().step(x)\n"
+        "obj = D(); fn = obj.step",
     ),
     "globals()": ("", "fn = lambda x: globals()['obj'].step(x)"),
     "a weak reference": ("", "import weakref; w = weakref.ref(obj); fn = lambda x: w().step(x)"),
@@ -201,10 +212,19 @@ WAYS = {
     ),
     "a Module": (
         "",
-        "class Net(al.nn.Module):\n    def __init__(self):\n        super().__init__(); self.o = obj\n    def forward(self, x): return self.o.step(x)\nfn = Net()",
+        "class Net(al.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__(); self.o = obj\n"
+        "    def forward(self, x): return self.o.step(x)\n"
+        "fn = Net()",
     ),
     "a Module in a closure": (
         "",
-        "class Net(al.nn.Module):\n    def __init__(self):\n        super().__init__(); self.o = obj\n    def forward(self, x): return self.o.step(x)\nnet = Net()\nfn = lambda x: net(x)",
+        "class Net(al.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__(); self.o = obj\n"
+        "    def forward(self, x): return self.o.step(x)\n"
+        "net = Net()\n"
+        "fn = lambda x: net(x)",
     ),
 }

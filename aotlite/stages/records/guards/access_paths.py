@@ -71,7 +71,7 @@ def attributes_of(value: object) -> dict[str, Any]:
     except AttributeError:  # a class with slots alone
         if not issubclass(type(value), threading.local):
             return {}
-        found = threading.local.__getattribute__(value, "__dict__")
+        found = threading.local.__getattribute__(value, "__dict__")  # type: ignore[arg-type]
     return found
 
 

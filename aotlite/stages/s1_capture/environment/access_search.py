@@ -332,9 +332,14 @@ def names_used(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def is_users(thing: types.FunctionType | types.ModuleType | type) -> bool:
     """Whether a function, class or module is a user's: not of aotlite, NumPy or the stdlib."""
-    name = thing.__name__ if isinstance(thing, types.ModuleType) else thing.__module__
-    package = (name or "").split(".")[0]
-    return not _is_ours(name) and package != "numpy" and package not in _LIBRARY
+    is_module = isinstance(thing, types.ModuleType)
+    return is_users_name(thing.__name__ if is_module else thing.__module__)
+
+
+def is_users_name(module: str | None) -> bool:
+    """Whether a module with this name is a user's."""
+    package = (module or "").split(".")[0]
+    return not _is_ours(module) and package != "numpy" and package not in _LIBRARY
 
 
 _STANDS_FOR_USERS = ("aotlite.testing.", "aotlite.conformance.")

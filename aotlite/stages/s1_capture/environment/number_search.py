@@ -21,7 +21,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of, take
 from aotlite.stages.records.guards.snapshots import IN_ALL, MANY, PLAIN
-from aotlite.stages.s1_capture.environment.access_search import is_users, names_used
+from aotlite.stages.s1_capture.environment.access_search import is_users, is_users_name, names_used
 from aotlite.stages.s1_capture.environment.bytecode_reads import WRITES, Items, Mark
 from aotlite.stages.s1_capture.environment.number_reads import (
     GETTERS,
@@ -265,7 +265,9 @@ class _Walk:
             (at.then("cell", i), take(function, "cell", i))
             for i in range(len(function.__closure__ or ()))
         ]
-        if not is_users(function):  # a wrapper of a library: its own numbers are its own business
+        if not _is_written_by_users(
+            function
+        ):  # a wrapper of a library: its own numbers are its own business
             self.queue += [each for each in cells if _is_users_thing(each[1])]
             if "__wrapped__" in vars(function):
                 self.queue.append((at.then("attr", "__wrapped__"), vars(function)["__wrapped__"]))
@@ -300,6 +302,11 @@ class _Walk:
     def computed(self, start: int) -> Sequence[tuple[str, ...]]:
         """The parts of names that code computes, from number `start` on."""
         return self._computed[start:]
+
+
+def _is_written_by_users(function: types.FunctionType) -> bool:
+    """Whether the code is a user's: `functools.wraps` gives a library's wrapper a user's module."""
+    return is_users(function) and is_users_name(str(function.__globals__.get("__name__")))
 
 
 def _is_users_thing(value: object) -> bool:

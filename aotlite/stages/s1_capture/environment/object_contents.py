@@ -24,7 +24,7 @@ import types
 import uuid
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -56,10 +56,11 @@ _VALUES = (
     *(uuid.UUID, pathlib.PurePath, range, slice),
 )
 """Immutable classes of Python's library: their objects are compared as texts."""
-_ITERATORS = tuple(
-    {type(iter(each)) for each in ([], (), {}, set(), "", b"", range(0), {}.values(), {}.items())}
-    | {enumerate, zip, map, filter, reversed, type(reversed([])), type(reversed({}))}
-    | {each for each in vars(itertools).values() if isinstance(each, type)}
+_EMPTY: tuple[Any, ...] = ([], (), {}, set(), "", b"", range(0), {}.values(), {}.items())
+_ITERATORS: tuple[type, ...] = (
+    *{type(iter(each)) for each in _EMPTY},
+    *(enumerate, zip, map, filter, reversed, type(reversed([])), type(reversed({}))),
+    *[each for each in vars(itertools).values() if isinstance(each, type)],
 )
 _QUEUES = (queue.Queue, queue.SimpleQueue)
 _WRAPPED = (
@@ -67,10 +68,13 @@ _WRAPPED = (
     *(weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet),
 )
 """Classes of Python's library that hold their contents in `data`."""
-_STATEFUL = (
+_STATEFUL: tuple[type, ...] = (
     *(*_ITERATORS, types.GeneratorType, *_QUEUES, *_WRAPPED, collections.ChainMap),
     *(bytearray, array.array, io.StringIO, io.BytesIO, contextvars.ContextVar),
 )
+
+
+_INNER = ((_WRAPPED, "data"), ((collections.ChainMap,), "maps"), ((queue.Queue,), "queue"))
 
 
 class Image(str):
@@ -112,9 +116,7 @@ def spread(place: AccessPath, value: object) -> Iterator[tuple[Items, Any, Acces
                 yield (*items, ANY), Image(image, f"a state of a {type(inner).__name__}"), at
 
 
-@functools.lru_cache(maxsize=512)
-def category(kind: type) -> str:
-    """How objects of a class are looked at."""
+def _category(kind: type) -> str:
     if issubclass(kind, NUMBERS):
         return "number"
     if issubclass(kind, SETS):
@@ -128,6 +130,10 @@ def category(kind: type) -> str:
     if issubclass(kind, (TrackedObject, *NAMESPACES)):
         return "object"
     return "other" if issubclass(kind, _NO_OBJECTS) or not is_users(kind) else "object"
+
+
+category: Callable[[type], str] = functools.lru_cache(maxsize=512)(_category)
+"""How objects of a class are looked at: as a number, a container, an object."""
 
 
 def is_a(thing: object, kinds: tuple[type, ...] | type) -> bool:
@@ -179,8 +185,7 @@ def attributes(thing: object) -> dict[str, object]:
     return {**found, **attributes_of(thing)}
 
 
-@functools.lru_cache(maxsize=512)
-def _slots(kind: type) -> tuple[tuple[str, Any], ...]:
+def _slots_of(kind: type) -> tuple[tuple[str, Any], ...]:
     return tuple(
         [
             (name, slot)
@@ -189,6 +194,9 @@ def _slots(kind: type) -> tuple[tuple[str, Any], ...]:
             if type(slot) is types.MemberDescriptorType
         ]
     )
+
+
+_slots: Callable[[type], tuple[tuple[str, Any], ...]] = functools.lru_cache(maxsize=512)(_slots_of)
 
 
 def _is_filled(slot: types.MemberDescriptorType, thing: object) -> bool:
@@ -280,10 +288,8 @@ def _part(value: Any, depth: int) -> object:
 
 def inner_containers(thing: object) -> list[tuple[str, object]]:
     """The attributes in which a container of Python's library that is no builtin holds its own."""
-    names = ("data",) if is_a(thing, _WRAPPED) else ("maps",)
-    if not is_a(thing, (*_WRAPPED, collections.ChainMap)):
-        names = ("queue",) if is_a(thing, queue.Queue) else ()
-    return [(name, attributes_of(thing)[name]) for name in names if name in attributes_of(thing)]
+    own = attributes_of(thing)
+    return [(name, own[name]) for kinds, name in _INNER if is_a(thing, kinds) and name in own]
 
 
 def codes_in(thing: object) -> Iterable[types.CodeType]:
