@@ -28,7 +28,7 @@ from aotlite.pipeline.arguments import (
     on_leaves,
     results_for_caller,
 )
-from aotlite.pipeline.containers import WrittenContainers, writes_shared
+from aotlite.pipeline.containers.argument_writes import WrittenContainers as Written
 from aotlite.pipeline.options import Options, make_options
 from aotlite.pipeline.recompile_limit import Miss, RecompileLimit, failing_guards, misses_of
 from aotlite.pipeline.size_regions.choice import symbolic_sizes
@@ -83,7 +83,7 @@ class CompiledFunction(EntryReports, PythonFiles, SavedEntries):
         return result
 
     def _try(self, call: FlatArguments) -> object:
-        for entry in self._of_form(call) if MARKS else self._forms.get(call.form, ()):
+        for entry in self._of_form(call) if MARKS else self._forms.get(call.key, ()):
             result = self._run(entry, call)
             if result is not MISS:
                 return result
@@ -91,31 +91,22 @@ class CompiledFunction(EntryReports, PythonFiles, SavedEntries):
 
     def _run(self, entry: CompiledEntry, call: FlatArguments) -> object:
         """The results of an entry for a call; MISS if its guards fail."""
-        if call.shared and writes_shared(entry.containers.spec, call.shared):
-            return MISS
         result = entry.guarded.call(call.leaves)
         if result is not MISS and call.has_arrays:
             result = results_for_caller(result, call, entry.containers.numpy_results)
-        if type(result) is WrittenContainers:
-            return result.written(call.args, call.kwargs)
-        return result
+        return result.written(call.args, call.kwargs) if type(result) is Written else result
 
     # --- entries
     def _valid(self, call: FlatArguments) -> CompiledEntry | None:
         """The entry whose guards pass for a call; nothing runs."""
-        found = self._of_form(call) if MARKS else self._forms.get(call.form, ())
-        for entry in found:
-            if call.shared and writes_shared(entry.containers.spec, call.shared):
-                continue
-            if entry.guarded.why_not(call.leaves) is None:
-                return entry
-        return None
+        found = self._of_form(call) if MARKS else self._forms.get(call.key, ())
+        return next((c for c in found if c.guarded.why_not(call.leaves) is None), None)
 
     def _of_form(self, call: FlatArguments) -> Sequence[CompiledEntry]:
-        return agreeing(self._forms.get(call.form, ()), call, self.options.num_params_buffers)
+        return agreeing(self._forms.get(call.key, ()), call, self.options.num_params_buffers)
 
     def _outdated(self, call: FlatArguments) -> list[CompiledEntry]:
-        return replaced(self._forms.get(call.form, ()), call, self.options.num_params_buffers)
+        return replaced(self._forms.get(call.key, ()), call, self.options.num_params_buffers)
 
     def _misses(self, call: FlatArguments) -> list[Miss]:
         return misses_of(self.entries, self._forms, call, self.options.num_params_buffers)
@@ -143,20 +134,20 @@ class CompiledFunction(EntryReports, PythonFiles, SavedEntries):
         self.note_compilation(entry.number, reasons)
         with UNFORKED:
             self.entries.append(entry)
-            self._forms.setdefault(call.form, []).append(entry)
+            self._forms.setdefault(call.key, []).append(entry)
             if call.is_flat and self.options.fast_paths:
                 self._runs = (*self._runs, entry.guarded.call)
         return entry
 
     def _remove(self, entry: CompiledEntry, call: FlatArguments) -> None:
-        of_form = self._forms[call.form]
+        of_form = self._forms[call.key]
         with self._lock, UNFORKED:
             self.entries.remove(entry)
             of_form.remove(entry)
             self._runs = tuple(run for run in self._runs if run is not entry.guarded.call)
 
     def _compile(self, call: FlatArguments) -> CompiledEntry:
-        function, made = self.function, self._forms.get(call.form, ())
+        function, made = self.function, self._forms.get(call.key, ())
         sizes = symbolic_sizes(function, call, made, self.options, self._rules, why := list[str]())
         given = call.leaves, call.tensors(), flat_results, self._name, sizes, why
         make = compiler_for(self.options, call.form, self.bundle)

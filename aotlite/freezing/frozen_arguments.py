@@ -28,7 +28,7 @@ from aotlite.freezing.module_state import FixedPlace, ModuleState
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.nn.module import Module
 from aotlite.pipeline.arguments import dict_orders
-from aotlite.pipeline.containers import ArgumentCopies
+from aotlite.pipeline.containers.argument_writes import ArgumentCopies
 from aotlite.stages.records.guards.snapshots import PLAIN
 
 Function = Callable[..., Any]

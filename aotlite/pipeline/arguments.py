@@ -27,7 +27,7 @@ from aotlite.eager.creation.interop import from_numpy
 from aotlite.eager.subclass.protocol import is_wrapper, leaves_of
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import ArgumentError, noted
-from aotlite.pipeline.containers import ArgumentCopies, shared_containers
+from aotlite.pipeline.containers.argument_writes import ArgumentCopies, shared_containers
 from aotlite.stages.records.capture import Containers, NumpyResult
 from aotlite.stages.records.guards.snapshots import PLAIN, image_of_key
 
@@ -45,11 +45,16 @@ class FlatArguments:
     """The leaves, with tensors for ndarrays."""
     spec: Any
     form: Any
-    """The key of calls that share entries: containers, dict keys in order, places of ndarrays."""
+    """Containers, dict keys in order, places of ndarrays."""
     shared: frozenset[Any] = frozenset()
     """The paths of containers that are passed in several places (GEN-14)."""
     takes_fakes: bool = False
     """Whether tensors of a fake mode are accepted: an export runs nothing (EXP-18)."""
+
+    @property
+    def key(self) -> Any:
+        """The key of calls that share entries."""
+        return (self.form, self.shared) if self.shared else self.form
 
     @property
     def is_flat(self) -> bool:

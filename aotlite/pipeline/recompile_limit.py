@@ -59,7 +59,7 @@ def misses_of(
 ) -> list[Miss]:
     """The guard of each entry that fails for a call; `forms` are the entries by forms of calls, and
     sizes of arguments before number `first` have no marks."""
-    known = forms.get(call.form, ())
+    known = forms.get(call.key, ())
     specs = {id(entry): form[0] for form, found in forms.items() for entry in found}
     found = []
     for number, entry in enumerate(entries):

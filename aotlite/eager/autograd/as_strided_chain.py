@@ -8,6 +8,7 @@ has `view_as_real` or `view_as_complex` as well. Rules: FUN-11, TEN-6.
 from __future__ import annotations
 
 from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep, chain_of
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import ViewOp
@@ -53,6 +54,11 @@ def bytes_window(flat: TensorMeta, meta: TensorMeta, start: int) -> ViewChain:
 def strided_step(root: TensorMeta, meta: TensorMeta, start: int) -> ViewStep:
     """The `as_strided` step to this window, `start` elements after the root's first element."""
     return step_of(AS_STRIDED, root, meta.shape, meta.stride, start)
+
+
+def step_between(operand: Tensor, window: Tensor) -> ViewStep:
+    """The `as_strided` step from a tensor to a window on the same memory."""
+    return strided_step(operand.meta, window.meta, window.offset - operand.offset)
 
 
 def step_of(op: ViewOp, operand: TensorMeta, *args: object) -> ViewStep:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aotlite.eager.autograd.as_strided_chain import strided_step, window_on
+from aotlite.eager.autograd.as_strided_chain import step_between, window_on
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad, new_accumulator
 from aotlite.eager.autograd.nodes.gradient_forms import keep_any_form, keep_form
 from aotlite.eager.autograd.nodes.op_nodes import OpNode, calls_of, new_call, new_node
@@ -224,10 +224,8 @@ def link_view(
         its_own, edge = edge, root.edge() if edge is not None else None
         if edge is not None:
             edge = _through(out, out._chain[:-1], edge)
-        elif its_own is not None and base.meta.dtype is out.meta.dtype:
-            # Of a leaf that is a view: its base has no history (TEN-23).
-            step = strided_step(base.meta, out.meta, out.offset - base.offset)
-            own = own or (view_node(step, its_own), 0)
+        elif its_own is not None and base.meta.dtype is out.meta.dtype:  # of a leaf view (TEN-23)
+            own = own or (view_node(step_between(base, out), its_own), 0)
     else:
         out._chain = base._chain.then(ViewStep(op, args, base.meta, out.meta))
     if not grad_mode:

@@ -18,7 +18,7 @@ import attrs
 from aotlite.stages.records.guards.access_paths import NOTHING
 
 
-class Mark:
+class ItemMark:
     """A marker among the keys of items, printed as text."""
 
     def __init__(self, text: str) -> None:
@@ -28,11 +28,11 @@ class Mark:
         return self._text
 
 
-LENGTH = Mark("how many there are")
+LENGTH = ItemMark("how many there are")
 """The key of the number of items of a list, tuple or deque, which an item may be counted from."""
-SIZE = Mark("how many keys there are")
+SIZE = ItemMark("how many keys there are")
 """The key of the number of items of a dict."""
-ANY = Mark("any")
+ANY = ItemMark("any")
 """The only key of sets and arrays, whose items are not distinguished."""
 Items = tuple[Any, ...]
 """Keys into nested containers: `x[a][b]` is `(a, b)`."""

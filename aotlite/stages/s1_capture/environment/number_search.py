@@ -22,7 +22,7 @@ from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of, take
 from aotlite.stages.records.guards.snapshots import IN_ALL, MANY, PLAIN
 from aotlite.stages.s1_capture.environment.access_search import is_users, is_users_name, names_used
-from aotlite.stages.s1_capture.environment.bytecode_reads import WRITES, Items, Mark
+from aotlite.stages.s1_capture.environment.bytecode_reads import WRITES, ItemMark, Items
 from aotlite.stages.s1_capture.environment.number_reads import (
     GETTERS,
     TAKE_TEXTS,
@@ -158,7 +158,7 @@ class _Walk:
             self.left -= 1
             if self.left < 0:
                 return
-            if items and type(items[-1]) is Mark:
+            if items and type(items[-1]) is ItemMark:
                 numbers[items] = inner
                 continue
             found = category(type(inner))
