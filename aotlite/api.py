@@ -28,7 +28,6 @@ from aotlite.pipeline.arguments import (
     on_leaves,
     results_for_caller,
 )
-from aotlite.pipeline.containers.argument_writes import WrittenContainers as Written
 from aotlite.pipeline.options import Options, make_options
 from aotlite.pipeline.recompile_limit import Miss, RecompileLimit, failing_guards, misses_of
 from aotlite.pipeline.size_regions.choice import symbolic_sizes
@@ -91,10 +90,8 @@ class CompiledFunction(EntryReports, PythonFiles, SavedEntries):
 
     def _run(self, entry: CompiledEntry, call: FlatArguments) -> object:
         """The results of an entry for a call; MISS if its guards fail."""
-        result = entry.guarded.call(call.leaves)
-        if result is not MISS and call.has_arrays:
-            result = results_for_caller(result, call, entry.containers.numpy_results)
-        return result.written(call.args, call.kwargs) if type(result) is Written else result
+        result, kinds = entry.guarded.call(call.leaves), entry.containers.numpy_results
+        return result if result is MISS else results_for_caller(result, call, kinds)
 
     # --- entries
     def _valid(self, call: FlatArguments) -> CompiledEntry | None:

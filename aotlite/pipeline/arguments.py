@@ -27,7 +27,11 @@ from aotlite.eager.creation.interop import from_numpy
 from aotlite.eager.subclass.protocol import is_wrapper, leaves_of
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import ArgumentError, noted
-from aotlite.pipeline.containers.argument_writes import ArgumentCopies, shared_containers
+from aotlite.pipeline.containers.argument_writes import (
+    ArgumentCopies,
+    WrittenContainers,
+    shared_containers,
+)
 from aotlite.stages.records.capture import Containers, NumpyResult
 from aotlite.stages.records.guards.snapshots import PLAIN, image_of_key
 
@@ -225,12 +229,19 @@ def _numpy_result(leaf: Tensor) -> NumpyResult | None:
 def results_for_caller(
     result: Any, call: FlatArguments, kinds: tuple[NumpyResult | None, ...]
 ) -> object:
-    """The result with ndarrays and NumPy scalars where the function returned such (NDA-5).
+    """The result with ndarrays and NumPy scalars where the function returned such (NDA-5). The
+    caller's containers are written as the function has written their copies (GEN-14).
 
     A returned ndarray argument is that very array; results that are one object stay one object.
     """
-    if not any(kinds):
-        return result
+    if call.has_arrays and any(kinds):
+        result = _with_arrays(result, call, kinds)
+    if type(result) is WrittenContainers:
+        return result.written(call.args, call.kwargs)
+    return result
+
+
+def _with_arrays(result: Any, call: FlatArguments, kinds: tuple[NumpyResult | None, ...]) -> object:
     pairs = zip(call.leaves, call.given, strict=True)
     shown = {id(mine): theirs for mine, theirs in pairs if mine is not theirs}
     leaves, spec = optree.tree_flatten(result, none_is_leaf=True)
