@@ -13,7 +13,7 @@ from functools import cached_property
 from attrs import define, field, frozen
 
 AREAS = {
-    "GEN": 13,
+    "GEN": 14,
     "FUN": 38,
     "META": 33,
     "DUP": 5,
