@@ -24,7 +24,7 @@ from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.size_regions.choice import symbolic_sizes
 from aotlite.pipeline.size_regions.records import StageRecords
-from aotlite.pipeline.size_regions.region import checked_symbols
+from aotlite.pipeline.size_regions.region_entries import checked_symbols
 from aotlite.pipeline.size_regions.tensor_marks import copy_marks
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured, Containers

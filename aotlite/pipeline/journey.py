@@ -43,7 +43,7 @@ from aotlite.pipeline.logs.stage_events import compiling
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
 from aotlite.pipeline.size_regions.records import StageRecords
-from aotlite.pipeline.size_regions.region import region_entry, said_in_numbers, show_numbers
+from aotlite.pipeline.size_regions.region_entries import region_entry, said_in_numbers, show_numbers
 from aotlite.stages import NAMES
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
@@ -112,7 +112,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
     if captured.recorder.sizes:
         return region_entry(cut, captured, request, compilation, entry_of, retraced)
     show_numbers(captured, request, compilation)
-    request.keep(captured, cut)
+    request.keep(captured, cut, None)
     of = request.leaves, captured, cut.meta, cut.convention.bases, cut.partition
     return entry_of(compilation, request.name, f"{compilation.number}", cut, guarded_values_of(*of))
 

@@ -48,8 +48,9 @@ class Request:
     """The symbols for sizes of arguments; None where all sizes are numbers."""
     refused: list[str] = attrs.field(factory=list)
     """Why sizes that were to be symbols are numbers all the same."""
-    keep: Callable[[Captured, Any], None] = lambda captured, records: None
-    """Is given the capture and the records of stages 2 to 8, where all sizes are numbers."""
+    keep: Callable[[Captured, Any, Any], None] = lambda captured, records, guards: None
+    """Is given the capture, the records of stages 2 to 8, and the guards on sizes; None where all
+    sizes are numbers."""
 
     def captured_by(self, capture: Callable[..., Captured]) -> Captured:
         """Runs stage 1, given as `capture`."""

@@ -33,7 +33,7 @@ from aotlite.pipeline.record_files import at_rest, joint_at_rest
 from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.size_regions.choice import symbolic_sizes
 from aotlite.pipeline.size_regions.records import StageRecords
-from aotlite.pipeline.size_regions.region import checked_symbols
+from aotlite.pipeline.size_regions.region_entries import checked_symbols
 from aotlite.programs.parameters import Parameters
 from aotlite.programs.read_values import texts_of_read
 from aotlite.programs.records import Arguments, ProgramRecords

@@ -24,9 +24,8 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.deferred import deferred
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, output_node
-from aotlite.ir.graph.role import Primal
-from aotlite.ir.logs import emit, timed
-from aotlite.ir.symbols.assumption import Assumption, at_places, concrete
+from aotlite.ir.logs import timed
+from aotlite.ir.symbols.assumption import Assumption, concrete
 from aotlite.ir.symbols.cases.parts import names_in
 from aotlite.pipeline.lowering import forget_origins
 from aotlite.pipeline.request import Compilation, CompiledEntry, Request
@@ -35,26 +34,20 @@ from aotlite.pipeline.size_regions.instances.cache import RecentSizes
 from aotlite.pipeline.size_regions.instances.sized_entries import SizedEntries
 from aotlite.pipeline.size_regions.kernels import SizedKernels
 from aotlite.pipeline.size_regions.proof.warning import warn_of_open_facts
-from aotlite.pipeline.size_regions.proof.witnesses import Retrace, Retraced, Unrepeatable, needs_of
+from aotlite.pipeline.size_regions.proof.witnesses import Retrace, Unrepeatable, needs_of
 from aotlite.pipeline.size_regions.records import StageRecords
-from aotlite.pipeline.size_regions.size_check import check_marks
-from aotlite.pipeline.size_regions.tensor_marks import note_results
+from aotlite.pipeline.size_regions.tensor_marks import ResultNote, note_results
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.capture_inputs import InputRole
-from aotlite.stages.records.guards.float_guards import facts_of, numbers_of
-from aotlite.stages.records.guards.guard_records import hidden_places, reached_arguments
 from aotlite.stages.records.guards.size_conditions import SizeConditions
-from aotlite.stages.records.symbolic_sizes import Source, SymbolicSizes, meta_at, place_of_role
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes, meta_at, place_of_role
 from aotlite.stages.s10_runtime.guards.failures import (
     GUARD_ERRORS,
-    GuardCheck,
     GuardFailure,
-    what_fails,
 )
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts, GuardedValues
-from aotlite.stages.s10_runtime.guards.writer import MISS, in_few_words, words_unlike, write_guards
+from aotlite.stages.s10_runtime.guards.writer import MISS, in_few_words, words_unlike
 from aotlite.stages.s10_runtime.source import FunctionSource
 from aotlite.stages.shared.saved_sizes import with_saved_sizes
 
@@ -70,121 +63,8 @@ else:  # for regions alone
 PROOF_SECONDS = 1.0
 """The time that a proof of a region's guards may take; what is open then is in its verdict."""
 
-EntryOf = Callable[[Compilation, str, str, "StageRecords", GuardedValues], CompiledEntry]
-"""Of the compilation, the function's name, and the number, records and guards of an entry."""
 
-
-def said_in_numbers(error: BaseException, sizes: SymbolicSizes | None) -> None:
-    """Puts the sizes of the call into the text of an error that is raised instead of recorded."""
-    if sizes is not None:
-        hints = sizes.table.hints
-        error.args = tuple([at_places(x, hints) if type(x) is str else x for x in error.args])
-
-
-def region_entry(
-    cut: StageRecords,
-    captured: Captured,
-    request: Request,
-    compilation: Compilation,
-    entry_of: EntryOf,
-    again: Retraced,
-) -> CompiledEntry:
-    """The entry of a region, with its instance for the call that was captured."""
-    sizes = captured.recorder.sizes
-    assert sizes is not None
-    reals = _reals(captured)
-    facts = GuardedFacts.of(captured, cut.meta)
-    first = facts.values(request.leaves, reals, cut.meta, cut.convention.bases, cut.partition)
-    source = FunctionSource()
-    sized = [*sizes.metas, *map(Primal, sizes.numbers)]
-    checks = write_guards(source, first, marks=False, sized=sized)
-    light, guards = _kept(cut, sizes), _guards(sizes, compilation)
-    members = {id(real) for real in _reals(captured, family=True).values()}
-    counted = CountedSegments.of(light, sizes, guards) if sizes.counts else None
-    if counted is not None:
-        light = counted.records[-1]
-    region = SizeRegion(
-        name=request.name,
-        number=compilation.number,
-        sizes=sizes,
-        guards=guards,
-        retrace=Retrace.of(request, again, compilation, members),
-        records=light,
-        counted=counted,
-        facts=facts,
-        shown=_shown(cut.partition),
-        make_entry=partial(entry_of, compilation, request.name),
-        why_not_unsized=_unsized(source, checks, compilation.number),
-    )
-    emit("guards", lambda: {"guards": checks})
-    _prove(sizes, guards, request, compilation)
-    check_marks(sizes, captured.inputs, region.retrace)
-    region.begin(request.leaves, captured)
-    plain = numbers_of(first.leaves, first.guards) | dict.fromkeys(sizes.numbers)
-    made = compilation.number, region, light.meta, region.shown, cut.containers
-    known = plain, facts_of(first.guards), _free_symbols(sizes, guards)
-    places = hidden_places(first.guards), reached_arguments(first.guards)
-    return CompiledEntry(*made, *known, cut.convention, *places)
-
-
-def checked_symbols(
-    partition: Partition,
-    captured: Captured,
-    request: Request,
-    compilation: Compilation,
-    again: Retraced,
-) -> Partition:
-    """The partition with symbols, as users see it. Raises GuardError if the function fixes a size
-    that was marked or named, after the proof that the guards imply what was used."""
-    sizes = captured.recorder.sizes
-    assert sizes is not None
-    _prove(sizes, _guards(sizes, compilation), request, compilation)
-    members = {id(r) for r in _reals(captured, family=True).values()}
-    check_marks(sizes, captured.inputs, Retrace.of(request, again, compilation, members))
-    return _shown(partition)
-
-
-def _reals(captured: Captured, *, family: bool = False) -> dict[InputRole, Any]:
-    """The caller's tensors by role; with `family` those that share a base alone."""
-    of = captured.recorder.real_of
-    return {i.role: of(i.fake) for i in captured.inputs if not family or i.family is not None}
-
-
-def show_numbers(captured: Captured, request: Request, compilation: Compilation) -> None:
-    """Shows observers the conditions on floats of an entry without symbols, and why it has none
-    where sizes were to be symbols."""
-    if (sizes := captured.recorder.sizes) is not None and sizes.floats or request.refused:
-        none = SymbolicSizes({}) if sizes is None else sizes
-        made = SizeConditions.of(none, (), request.refused)
-        compilation.observers.show("8 partition, conditions", made)
-
-
-def _free_symbols(sizes: SymbolicSizes, guards: Sequence[Assumption]) -> dict[Source, bool]:
-    """Each symbol's source, and whether it was marked, or no guard fixes it."""
-    fixed = [names_in(each.fact) for each in guards if each.specializes]
-    names = {source: name for name, source in sizes.sources.items()}
-    return {
-        source: asked.is_marked or {names.get(source)} not in fixed
-        for source, asked in sizes.requests.items()
-    }
-
-
-def _unsized(
-    source: FunctionSource, checks: Sequence[GuardCheck], number: int
-) -> Callable[[Sequence[object]], GuardFailure | None]:
-    """The guards on something else than sizes, as one function; they are asked one by one where
-    some fail."""
-    source.add("return None")
-    holds, _ = source.function("guards", f"{number} but sizes")
-    scope = source.scope
-
-    def why_not(leaves: Sequence[object]) -> GuardFailure | None:
-        return None if holds(leaves) is None else what_fails(checks, scope, leaves)
-
-    return why_not
-
-
-def _kept(cut: StageRecords, sizes: SymbolicSizes) -> StageRecords:
+def records_of_region(cut: StageRecords, sizes: SymbolicSizes) -> StageRecords:
     """The records of a region, which instances are made of."""
     kernels = []
     for graph in (cut.partition.forward, cut.partition.backward):
@@ -193,7 +73,7 @@ def _kept(cut: StageRecords, sizes: SymbolicSizes) -> StageRecords:
     return attrs.evolve(cut, joint=_without_ops(cut.joint), kernels=tuple(kernels))
 
 
-def _shown(partition: Partition) -> Partition:
+def shown_partition(partition: Partition) -> Partition:
     """The partition as users see it: programs that compute and return their sizes (PART-4)."""
     found = with_saved_sizes(partition)
     for graph in (found.forward, found.backward):
@@ -201,14 +81,14 @@ def _shown(partition: Partition) -> Partition:
     return found
 
 
-def _guards(sizes: SymbolicSizes, compilation: Compilation) -> tuple[Assumption, ...]:
+def guards_of(sizes: SymbolicSizes, compilation: Compilation) -> tuple[Assumption, ...]:
     """The assumptions of a capture that no others imply."""
     proves = None if compilation.options.verify else False
     needless = weakest.implied(sizes.table, sizes.table.log, solver=proves)
     return tuple([each for each in sizes.table.log if each not in needless])
 
 
-def _prove(
+def prove(
     sizes: SymbolicSizes,
     guards: Sequence[Assumption],
     request: Request,
@@ -272,9 +152,9 @@ class SizeRegion:
     def _recent(self) -> RecentSizes[Callable[[Any], object]]:
         return RecentSizes(self.retrace.compilation.options.instance_limit, self._counts)
 
-    def begin(self, leaves: Sequence[object], captured: Captured) -> None:
+    def begin(self, leaves: Sequence[object], notes: Sequence[ResultNote]) -> None:
         """Makes the function of calls, and the instance for these arguments."""
-        self.call = self._written(len(leaves), captured)
+        self.call = self._written(len(leaves), notes)
         key = self.key(leaves)
         if self.counted is not None:
             calls = self._counted_calls(key, leaves)
@@ -296,7 +176,7 @@ class SizeRegion:
         """The values of the symbols in a call."""
         return tuple([each.value(leaves) for each in self.sizes.sources.values()])
 
-    def _written(self, count: int, captured: Captured) -> Callable[[Any], object]:
+    def _written(self, count: int, notes: Sequence[ResultNote]) -> Callable[[Any], object]:
         """The function of calls with so many arguments: it finds the instance for the sizes, and
         calls it."""
         source = FunctionSource()
@@ -314,7 +194,7 @@ class SizeRegion:
         source.add("else:", "    run, used, _ = slot", "    used[0] = counts[0]")
         source.add("    found = run(leaves)")
         source.add("if found is not MISS:", "    counts[0] += 1")
-        note_results(source, "found", captured)
+        note_results(source, "found", notes)
         source.add("return found")
         source.scope["counts"] = self._counts
         call, _ = source.function(self.name, f"{self.number} sizes")
@@ -358,9 +238,9 @@ class SizeRegion:
         def remake(request: Request, captured: Captured, cut: StageRecords) -> None:
             sizes, facts = captured.recorder.sizes, GuardedFacts.of(captured, cut.meta)
             assert sizes is not None
-            records, guards = _kept(cut, sizes), _guards(sizes, retrace.compilation)
-            _prove(sizes, guards, request, retrace.compilation)
-            shown = _shown(cut.partition)
+            records, guards = records_of_region(cut, sizes), guards_of(sizes, retrace.compilation)
+            prove(sizes, guards, request, retrace.compilation)
+            shown = shown_partition(cut.partition)
             with UNFORKED:
                 self.records, self.facts, self.sizes, self.retrace = records, facts, sizes, retrace
                 self.shown = shown

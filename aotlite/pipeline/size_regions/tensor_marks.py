@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
@@ -135,9 +135,12 @@ def _marks_in(call: FlatArguments, first: int) -> Iterator[tuple[SizeSource, Siz
 
 
 # ------------------------------------------------------------------------------ notes of results
-def note_results(source: FunctionSource, found: str, captured: Captured) -> None:
-    """Adds lines that note, of each new tensor in the results `found`, which of its sizes are
-    symbols: those of the next function that takes it are symbols then, too (DYN-6)."""
+ResultNote: TypeAlias = "tuple[tuple[Any, ...], frozenset[int]]"
+"""The path of a result among the containers, and its dimensions whose sizes are symbols."""
+
+
+def notes_of(captured: Captured) -> Iterator[ResultNote]:
+    """The new tensors in the results that have symbols for sizes."""
     recorder, spec = captured.recorder, captured.containers.spec
     if recorder.sizes is None or spec is None:
         return
@@ -147,9 +150,16 @@ def note_results(source: FunctionSource, found: str, captured: Captured) -> None
             shape = settled.put(result.meta.shape)
             dims = frozenset([dim for dim, size in enumerate(shape) if is_symbolic((size,))])
             if dims:
-                keys = [f"[{source.constant(key, 'K', repr(key))}]" for key in path]
-                known = source.constant(dims, "D", f"dimensions {sorted(dims)}")
-                source.add(f"    {found}{''.join(keys)}._dynamic_dims = {known}")
+                yield path, dims
+
+
+def note_results(source: FunctionSource, found: str, notes: Iterable[ResultNote]) -> None:
+    """Adds lines that note, of each new tensor in the results `found`, which of its sizes are
+    symbols: those of the next function that takes it are symbols then, too (DYN-6)."""
+    for path, dims in notes:
+        keys = [f"[{source.constant(key, 'K', repr(key))}]" for key in path]
+        known = source.constant(dims, "D", f"dimensions {sorted(dims)}")
+        source.add(f"    {found}{''.join(keys)}._dynamic_dims = {known}")
 
 
 def was_symbolic(tensor: Tensor, dim: int) -> bool:
