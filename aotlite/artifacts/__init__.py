@@ -4,6 +4,6 @@
     records    the records of stages 2 to 8, from which stages 9 and 10 make the entry again
 
 `api` asks `lookup` for an entry before it compiles, and hands it each new one to keep. A kept entry
-serves a call iff each read gives the same words again. Rules: CACHE-1 to CACHE-19.
+serves a call iff each read gives the same words again. Rules: CACHE-1 to CACHE-20.
 Spec: `specs/artifacts.md`.
 """

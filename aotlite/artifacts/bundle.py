@@ -62,6 +62,13 @@ class SavedEntries:
 def _of(compiled: SavedEntries) -> tuple[str, dict[str, Any]]:
     """The name of the function, and the options as data."""
     function, options = compiled.function, compiled.options
+    if options.dynamic_shapes is not None:
+        raise noted(
+            UnsupportedError(
+                f"save: the option dynamic_shapes of {compiled._name} is no data, expected none"
+            ),
+            "Marks of tensors, and dynamic=True, make sizes symbols, too.",
+        )
     given = options_as_data(options)
     try:
         same = options_of(make_options(**given)) == options_of(options)
@@ -97,8 +104,8 @@ def _kept(compiled: SavedEntries) -> Iterator[KeptEntry]:
                     f"save: entry {entry.number} of {name} cannot be kept, since {kept}, expected "
                     "one of which all reads can be compared in another process"
                 ),
-                "With dynamic=False each size has an entry of its own, which can be kept."
-                if "symbols" in str(kept)
+                "With dynamic=False each size has an entry of its own, without symbols."
+                if any(word in str(kept) for word in ("symbol", "sizes"))
                 else None,
             )
         reads = kept.reads

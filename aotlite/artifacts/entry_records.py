@@ -13,9 +13,11 @@ from typing import Any
 import attrs
 
 from aotlite.artifacts.files.kept_entry import KeptEntry
+from aotlite.artifacts.symbolic_records import EntrySymbols, on_one_table
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import FormatError
 from aotlite.ir.graph.role import Saved, Tangent
+from aotlite.ir.symbols.assumption import concrete
 from aotlite.pipeline.record_files import decoded
 from aotlite.pipeline.size_regions.records import StageRecords
 
@@ -30,26 +32,41 @@ class DecodedEntry:
     """The inputs that derivatives of the backward may reach; None if it has none."""
     guards: list[Any]
     """Its guards in words: those of `kept`, or the ones that need no function."""
+    symbols: EntrySymbols | None = None
+    """The symbols of its sizes; None where all sizes are numbers."""
 
 
 def decoded_entry(kept: KeptEntry) -> DecodedEntry:
     """The entry with its records. Raises FormatError for what no compilation wrote."""
-    match decoded(kept.records()).root:
-        case (StageRecords() as cut, (None | tuple()) as higher):
+    found = decoded(kept.records())
+    match found.root:
+        case (StageRecords() as cut, (None | tuple()) as higher) if kept.symbols is None:
             _check_saved(cut)
             return DecodedEntry(kept, cut, higher, kept.guards)
+        case (
+            StageRecords() as cut,
+            (None | tuple()) as higher,
+            (tuple(), tuple(), tuple()) as given,
+        ):
+            if kept.symbols is not None:
+                cut, symbols = on_one_table(cut, found.guards, given, kept.symbols)
+                _check_saved(cut)
+                return DecodedEntry(kept, cut, higher, kept.guards, symbols)
     raise FormatError("artifact: the records are of another kind, expected those of stages")
 
 
-def check_parts(cut: StageRecords, tensors: Mapping[Any, object]) -> None:
-    """Raises FormatError unless the records are of a function of these tensors."""
+def check_parts(
+    cut: StageRecords, tensors: Mapping[Any, object], values: Mapping[str, int]
+) -> None:
+    """Raises FormatError unless the records are of a function of these tensors, where the symbols
+    have these values."""
     for each in cut.meta.inputs:
         tensor = tensors.get(each.role)
-        if not isinstance(tensor, Tensor) or tensor.meta is not each.meta:
+        if not isinstance(tensor, Tensor) or tensor.meta is not concrete(each.meta, values):
             raise _misfit(f"{each.role} is {each.meta}", "the argument of the call")
     for node in cut.partition.forward.placeholders:
         tensor = tensors.get(node.role)
-        if isinstance(tensor, Tensor) and node.meta is not tensor.meta:
+        if isinstance(tensor, Tensor) and concrete(node.meta, values) is not tensor.meta:
             raise _misfit(f"{node.role} of the graph is {node.meta}", f"{tensor.meta}")
     metas = {node.role: node.meta for node in cut.partition.forward.placeholders}
     for base in cut.convention.bases:

@@ -8,7 +8,7 @@ be as it was. Rules: CACHE-14, DBL-2. Spec: `specs/artifacts.md`.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import attrs
@@ -23,7 +23,8 @@ from aotlite.ir.forks import lock
 from aotlite.ir.graph.role import Incoming, Role
 from aotlite.pipeline import Request
 from aotlite.pipeline.request import Compilation
-from aotlite.pipeline.size_regions.proof.witnesses import StandIns
+from aotlite.pipeline.size_regions.proof.witnesses import StandIns, as_it_was
+from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 
 
 class LaterTape:
@@ -38,14 +39,18 @@ class LaterTape:
         higher_order_inputs: frozenset[Any],
         members: Collection[int],
         is_as_it_was: Callable[[list[Any]], bool],
+        symbols: Callable[[], SymbolicSizes] | None = None,
+        assumed: Sequence[str] = (),
     ) -> None:
-        """`members` are the ids of the tensors that are of view families."""
+        """`members` are the ids of the tensors that are of view families; `symbols` makes those for
+        the capture, which must assume what the entry has `assumed`."""
         self.higher_order_inputs = higher_order_inputs
         self._request = attrs.evolve(request, leaves=(), tensors=())
         self._compilation = compilation
         self._leaves = list(map(_Likes(members).of, request.leaves))
         self._grad_mode = STATE.grad_mode
         self._is_as_it_was = is_as_it_was
+        self._symbols, self._assumed = symbols, list(assumed)
         self._lock = lock()
         self._made: Any = None
 
@@ -59,19 +64,30 @@ class LaterTape:
             if self._made is None:
                 leaves = list(map(_present, self._leaves))
                 if not self._is_as_it_was(leaves):
-                    raise noted(
-                        AutogradError(
-                            "backward: the compiled function was found in the cache, and what it "
-                            "read has changed since, expected it unchanged until the first "
-                            "derivative of a gradient"
-                        ),
-                        "Compile with artifact_cache=False, or differentiate before the change.",
-                    )
-                tensors = tuple([(i, x) for i, x in enumerate(leaves) if isinstance(x, Tensor)])
-                request = attrs.evolve(self._request, leaves=leaves, tensors=tensors)
-                with set_grad_enabled(bool(self._grad_mode)):
-                    self._made = tape_of(request, self._compilation)
+                    raise _changed()
+                self._made = self._captured(leaves)
         return self._made
+
+    def _captured(self, leaves: list[Any]) -> Any:
+        tensors = tuple([(i, x) for i, x in enumerate(leaves) if isinstance(x, Tensor)])
+        sizes = None if self._symbols is None else self._symbols()
+        request = attrs.evolve(self._request, leaves=leaves, tensors=tensors, sizes=sizes)
+        first = {} if sizes is None else sizes.first
+        with as_it_was(self._grad_mode, tensors, first), set_grad_enabled(bool(self._grad_mode)):
+            made = tape_of(request, self._compilation)
+        if sizes is not None:
+            log = [each.text for each in sizes.table.log]
+            if log[: len(self._assumed)] != self._assumed:
+                raise _changed()
+        return made
+
+
+def _changed() -> AutogradError:
+    error = AutogradError(
+        "backward: the compiled function was found in the cache, and what it read has changed "
+        "since, expected it unchanged until the first derivative of a gradient"
+    )
+    return noted(error, "Compile with artifact_cache=False, or differentiate before the change.")
 
 
 class _Likes(StandIns):

@@ -19,19 +19,22 @@ from aotlite.artifacts.files import store
 from aotlite.artifacts.files.guard_words import guards_of
 from aotlite.artifacts.files.kept_entry import KeptEntry, facts_of_words
 from aotlite.artifacts.files.misses import LookupOutcome, in_words, note
-from aotlite.artifacts.later_tape import LaterTape
+from aotlite.artifacts.files.symbol_words import request_words
 from aotlite.artifacts.reads.function_names import name_of
 from aotlite.artifacts.reads.option_reads import fixed_lines
 from aotlite.artifacts.reads.read_set import CallContext
 from aotlite.artifacts.reads.value_images import NoImage
 from aotlite.artifacts.recording import Recording
 from aotlite.artifacts.restoring import begun, restored
+from aotlite.artifacts.symbolic_entries import CaptureAgain
+from aotlite.artifacts.symbolic_records import values_of
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import AotliteError, FormatError, UnsupportedError, noted
 from aotlite.ir.logs import emit
 from aotlite.pipeline import CompiledEntry, Request, compile_once
 from aotlite.pipeline.logs.loggers import refresh
 from aotlite.pipeline.options import Options
+from aotlite.pipeline.size_regions.tensor_marks import against_marks
 
 
 def compiler_for(
@@ -61,9 +64,8 @@ def entry_for(
             return loaded
     try:
         name = name_of(request.function)
-        if request.sizes is not None:
-            raise NoImage("sizes of this call are symbols")
-        context = CallContext(request.function, request.leaves, form, fixed_lines(options))
+        fixed, requests = fixed_lines(options), request_words(request.sizes)
+        context = CallContext(request.function, request.leaves, form, fixed, requests=requests)
     except NoImage as error:
         _bypass(name, str(error), options)
         entry = compile_once(request, options)
@@ -84,8 +86,8 @@ def _loaded(
     nearest, most = "the bundle has no entries", -1
     entries: tuple[DecodedEntry, ...] = ()
     try:
-        flags = {"is_portable": True, "is_unbound": not bundle.has_function}
-        call = CallContext(request.function, request.leaves, form, bundle.fixed(options), **flags)
+        given = request.function, request.leaves, form, bundle.fixed(options)
+        call = CallContext(*given, is_portable=True, is_unbound=not bundle.has_function)
     except NoImage as error:
         nearest = f"it cannot be compared: {error}"
     else:
@@ -95,10 +97,12 @@ def _loaded(
         if match.difference is None:
             with _as_one_file():
                 entry = _restored(each, call, request, options)
-            if entry is not None:
+            mark = entry and against_marks(entry, request, options.num_params_buffers)
+            if entry is not None and mark is None:
                 _say("hit", request.name, number=entry.number, of="bundle")
                 return entry
             nearest, most = "the guards of the entry refuse the call", match.equal
+            nearest = nearest if mark is None else f"{mark}"
         elif match.equal > most:
             nearest, most = in_words(match.difference), match.equal
     _say("miss", request.name, nearest, of="bundle")
@@ -151,21 +155,27 @@ def _restored(
     found: DecodedEntry, context: CallContext, request: Request, options: Options
 ) -> CompiledEntry | None:
     """The entry of kept records, for this call; None if its guards refuse the call."""
-    leaves, kept, cut, higher = list(context.leaves), found.kept, found.cut, found.higher
+    leaves, kept, cut = list(context.leaves), found.kept, found.cut
     facts = facts_of_words(kept.facts, guards_of(found.guards, context.function, leaves))
-    check_parts(cut, facts.tensors(leaves))
-    compilation = begun(options)
-    if higher is not None:
-        same = partial(_is_as_it_was, kept, attrs.evolve(context, leaves=()))
-        reals = facts.tensors(leaves)
-        of_families = [role for family in cut.meta.families for role in family.members]
-        members = {id(reals[role]) for role in of_families if role in reals}
-        tape = LaterTape(request, compilation, frozenset(higher), members, same)
-        cut = attrs.evolve(cut, joint=attrs.evolve(cut.joint, kept_tape=tape))
-    of = leaves, facts.tensors(leaves), cut.meta, cut.convention.bases, cut.partition
-    entry = restored(request, cut, facts.values(*of), compilation)
+    reals, symbols = facts.tensors(leaves), found.symbols
+    if symbols is not None and not symbols.admits(leaves):
+        return None
+    check_parts(cut, reals, values_of(symbols, leaves))
+    of_families = [role for family in cut.meta.families for role in family.members]
+    members = {id(reals[role]) for role in of_families if role in reals}
+    same = partial(_is_as_it_was, kept, attrs.evolve(context, leaves=()))
+    again = CaptureAgain(request, begun(options), members, same)
+    entry: CompiledEntry | None
+    if symbols is None:
+        cut = again.with_tape(cut, found.higher)
+        of = leaves, reals, cut.meta, cut.convention.bases, cut.partition
+        entry = restored(request, cut, facts.values(*of), again.compilation)
+    else:
+        entry = again.with_symbols(cut, found.higher, symbols, facts)
+    if entry is None or entry.guarded.why_not(leaves) is not None:
+        return None
     entry.kept = kept
-    return entry if entry.guarded.why_not(leaves) is None else None
+    return entry
 
 
 def _is_as_it_was(kept: KeptEntry, context: CallContext, leaves: list[Any]) -> bool:

@@ -5,13 +5,15 @@ Rules: CACHE-1, CACHE-3, CACHE-4, CACHE-7, CACHE-8. Spec: `specs/artifacts.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
 
+from aotlite.artifacts.entry_records import decoded_entry
 from aotlite.artifacts.files.guard_words import words_of_guards
 from aotlite.artifacts.files.kept_entry import KeptEntry, facts_in_words, records_written
+from aotlite.artifacts.files.symbol_words import KeptSymbols
 from aotlite.artifacts.reads.access_path_words import words_of_path
 from aotlite.artifacts.reads.capture_watch import CaptureWatch
 from aotlite.artifacts.reads.changes import Surroundings
@@ -19,12 +21,15 @@ from aotlite.artifacts.reads.code_digests import digest_of, nested
 from aotlite.artifacts.reads.function_names import function_named, name_of_code
 from aotlite.artifacts.reads.read_set import CallContext, ReadSet, read_places
 from aotlite.artifacts.reads.value_images import Images, NoImage
-from aotlite.ir.errors import UnsupportedError
+from aotlite.artifacts.symbolic_records import check_is_kept, sized_arguments, written_root
+from aotlite.ir.errors import AotliteError, UnsupportedError
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Hidden, Primal
 from aotlite.ir.ops import BUILT_IN
-from aotlite.pipeline.record_files import at_rest, encoded
+from aotlite.ir.symbols.assumption import Assumption
+from aotlite.pipeline.record_files import Document, at_rest, encoded
 from aotlite.pipeline.size_regions.records import StageRecords
+from aotlite.pipeline.size_regions.tensor_marks import notes_of
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.records.guards.guard_records import (
@@ -52,29 +57,47 @@ class Recording:
     def __attrs_post_init__(self) -> None:
         self._around = Surroundings(self.call.function, list(self.call.leaves))
 
-    def take(self, captured: Captured, cut: StageRecords) -> None:
-        """Makes the kept entry of a compilation, before its capture is closed."""
+    def take(
+        self, captured: Captured, cut: StageRecords, guards: Sequence[Assumption] | None
+    ) -> None:
+        """Makes the kept entry of a compilation, before its capture is closed. `guards` are those
+        on sizes; None where all are numbers."""
         try:
-            self.kept = self._made(captured, cut)
+            self.kept = self._made(captured, cut, guards)
         except NoImage as error:
             self.reason = str(error)
         except UnsupportedError as error:  # what is no data
             self.reason = f"{error}".partition("\n")[0]
 
-    def _made(self, captured: Captured, cut: StageRecords) -> KeptEntry:
+    def _made(
+        self, captured: Captured, cut: StageRecords, conditions: Sequence[Assumption] | None
+    ) -> KeptEntry:
         self.watch.finish()
         for reason in self._reasons(captured, cut):
             raise NoImage(reason)
         facts = GuardedFacts.of(captured, cut.meta)
         guards = words_of_guards(facts.guards)
-        reads = self._reads(facts)
+        sizes = captured.recorder.sizes
+        symbols = None
+        if sizes is not None and conditions is not None:
+            check_is_kept(cut, sizes)
+            symbols = KeptSymbols.of(sizes, conditions, tuple(notes_of(captured)))
+        sized = () if symbols is None or sizes is None else sized_arguments(sizes)
+        reads = self._reads(facts, sized)
         tape = cut.joint.kept_tape
         higher = None if tape is None else tuple(sorted(tape.higher_order_inputs, key=str))
-        document = encoded((at_rest(cut), higher), with_headers=True)
         words = facts_in_words(facts)
-        return KeptEntry(
-            self.name, reads, guards, words, records_written(document), document.headers
-        )
+        of = self.name, reads, guards, words
+        if symbols is None or sizes is None:
+            document = encoded((at_rest(cut), higher), with_headers=True)
+            return KeptEntry(*of, records_written(document), document.headers)
+        if facts.offset_read or facts.sizes:
+            raise NoImage("the function reads where an input lies in memory, and sizes are symbols")
+        root = written_root(at_rest(cut), higher, sizes)
+        document = encoded(root, guards=sizes.table.log)
+        kept = KeptEntry(*of, records_written(document), symbols=symbols)
+        _check_again(kept, document)
+        return kept
 
     def _reasons(self, captured: Captured, cut: StageRecords) -> Iterator[str]:
         """Why this compilation is not kept."""
@@ -97,7 +120,7 @@ class Recording:
             yield f"the op {name} is a user's own, whose rules may differ"
 
     # --- the reads
-    def _reads(self, facts: GuardedFacts) -> ReadSet:
+    def _reads(self, facts: GuardedFacts, sized: tuple[int, ...]) -> ReadSet:
         ran = frozenset(map(digest_of, [*self.watch.codes, *self.watch.of_python]))
         names = self.watch.names
         leaves = list(self.call.leaves)
@@ -115,6 +138,7 @@ class Recording:
             tuple(self.watch.environment),
             tuple(_inputs(facts)),
             tuple([str(role) for role in facts.offset_read | facts.sizes.keys()]),
+            sized,
         )
         images = Images(draft.ran, draft.names)
         lines = tuple(draft.lines_now(self.call, images))
@@ -126,8 +150,9 @@ class Recording:
 
     def _found(self, ran: frozenset[str]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
         """The functions that ran and that no access path leads to, by name."""
-        reached = {id(c) for f in self._around.functions for c in nested(f.__code__)}
-        names = dict.fromkeys([_name(code) for code in self.watch.codes if id(code) not in reached])
+        reached = {_known(c) for f in self._around.functions for c in nested(f.__code__)}
+        unknown = [code for code in self.watch.codes if _known(code) not in reached]
+        names = dict.fromkeys(map(_name, unknown))
         found = []
         for name in names:
             function = function_named(name)
@@ -144,11 +169,31 @@ class Recording:
                 raise NoImage(f"the code of {code.co_qualname} ran, and is not found again")
 
 
+def _check_again(kept: KeptEntry, document: Document) -> None:
+    """Raises NoImage unless the records with symbols, read back, are the same document: what a
+    table knows by heart in the capture, another has to find in the guards."""
+    try:
+        back = decoded_entry(kept)
+        assert back.symbols is not None
+        root = written_root(back.cut, back.higher, back.symbols.sizes)
+        again = encoded(root, guards=back.symbols.sizes.table.log)
+    except (AotliteError, LookupError, TypeError, ValueError) as error:
+        raise NoImage(f"its sizes cannot be read back ({f'{error}'[:160]})") from None
+    if again != document:
+        raise NoImage("its sizes are others when they are read back")
+
+
 def _own_ops(*graphs: Graph | None) -> set[str]:
     """The names of ops in graphs that a user has registered: in another process the same name may
     have other rules and another gradient."""
     calls = [node for graph in graphs if graph is not None for node in graph.calls]
     return {node.target.name for node in calls if node.target not in BUILT_IN}
+
+
+def _known(code: Any) -> tuple[str, str]:
+    """What is equal of two codes of one file iff they are equal: a capture with symbols may have
+    run another object (DYN-39)."""
+    return code.co_filename, digest_of(code)
 
 
 def _name(code: Any) -> str:

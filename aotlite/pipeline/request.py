@@ -49,8 +49,7 @@ class Request:
     refused: list[str] = attrs.field(factory=list)
     """Why sizes that were to be symbols are numbers all the same."""
     keep: Callable[[Captured, Any, Any], None] = lambda captured, records, guards: None
-    """Is given the capture, the records of stages 2 to 8, and the guards on sizes; None where all
-    sizes are numbers."""
+    """Is given the capture, the records of stages 2 to 8, and guards on sizes; None for numbers."""
 
     def captured_by(self, capture: Callable[..., Captured]) -> Captured:
         """Runs stage 1, given as `capture`."""

@@ -175,10 +175,15 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
         al.UnsupportedError,
         "cannot be kept, since .* calls time.time, expected",
     ),
-    "symbols": (
-        lambda path: saved(scaled, path, al.ones(2), dynamic=True),
+    "counts": (
+        lambda path: saved(lambda x: x.nonzero() * 2, path, al.ones(2), dynamic=True),
         al.UnsupportedError,
-        "since sizes of this call are symbols",
+        "since a size depends on values of tensors",
+    ),
+    "named sizes": (
+        lambda path: saved(scaled, path, al.ones(2), dynamic_shapes={"x": {0: al.Dim("n")}}),
+        al.UnsupportedError,
+        "the option dynamic_shapes of scaled is no data",
     ),
 }
 

@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from aotlite.artifacts.files.guard_words import role_of, words_of_role
+from aotlite.artifacts.files.symbol_words import KeptSymbols, symbols_of
 from aotlite.artifacts.reads.access_path_words import path_of
 from aotlite.artifacts.reads.read_set import ReadSet
 from aotlite.ir.errors import FormatError
@@ -39,10 +40,12 @@ class KeptEntry:
     """The `GuardedFacts` but for the guards."""
     rest: bytes
     """The document of the records (REC-1): `StageRecords`, and the inputs that derivatives of the
-    backward may reach, None if it has none."""
+    backward may reach, None if it has none; and metas and numbers with symbols, if it has some."""
     headers: tuple[str, ...] = ()
     """For each graph its header (REC-9), of an entry that this cache has written itself; else
     none, and all graphs are read before the entry serves a call."""
+    symbols: KeptSymbols | None = None
+    """The symbols of its sizes; None where all sizes are numbers."""
 
     def written(self) -> bytes:
         """The document: one line of reads and guards, which a look-up needs; the records behind."""
@@ -52,6 +55,7 @@ class KeptEntry:
             "reads": _reads_written(self.reads),
             "guards": self.guards,
             "facts": self.facts,
+            "symbols": None if self.symbols is None else self.symbols.written(),
         }
         return json.dumps(made, ensure_ascii=True).encode() + b"\n" + self.rest
 
@@ -144,6 +148,7 @@ def _reads_written(reads: ReadSet) -> dict[str, Any]:
         "environment": reads.environment,
         "inputs": reads.inputs,
         "offsets": reads.offsets,
+        "sized": reads.sized,
     }
 
 
@@ -168,11 +173,13 @@ def _entry(made: Any, rest: bytes) -> KeptEntry:
         tuple(map(_text, reads["environment"])),
         tuple([(_text(name), at) for name, at in reads["inputs"]]),
         tuple(map(_text, reads["offsets"])),
+        tuple(map(int, reads["sized"])),
     )
     guards, facts = made["guards"], made["facts"]
     if type(guards) is not list or type(facts) is not dict:
         raise TypeError("guards and facts")
-    return KeptEntry(_text(made["function"]), found, guards, facts, rest)
+    symbols = None if made["symbols"] is None else symbols_of(made["symbols"])
+    return KeptEntry(_text(made["function"]), found, guards, facts, rest, symbols=symbols)
 
 
 def _text(value: object) -> str:

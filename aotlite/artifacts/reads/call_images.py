@@ -25,14 +25,16 @@ Line = tuple[str, str]
 
 
 def argument_lines(
-    images: Images, form: Any, leaves: Sequence[object]
+    images: Images, form: Any, leaves: Sequence[object], sized: Collection[int] = ()
 ) -> Iterator[tuple[Line, object]]:
-    """The containers of a call and its flat arguments; with each line the argument it is of."""
+    """The containers of a call and its flat arguments; with each line the argument it is of. Of
+    those in `sized` no size counts."""
     spec, orders, arrays = form
     yield ("the containers of the arguments", _spec_words(images, spec) + repr(arrays)), None
     yield ("the keys of dictionaries among the arguments", images.of(orders)), None
     for index, leaf in enumerate(leaves):
-        yield (f"argument {index}", images.of(leaf)), leaf
+        image = images.of_sized(leaf) if index in sized else images.of(leaf)
+        yield (f"argument {index}", image), leaf
 
 
 def _spec_words(images: Images, spec: Any) -> str:
@@ -94,8 +96,11 @@ def _is_set(name: str, value: object) -> bool:
     return isinstance(value, _VALUES) or is_users(value if is_code else type(value))  # type: ignore[arg-type]
 
 
-def memory_lines(tensors: Mapping[str, Tensor], offsets: Sequence[str]) -> Iterator[Line]:
-    """How the inputs of a graph lie in memory, by the names of their roles."""
+def memory_lines(
+    tensors: Mapping[str, Tensor], offsets: Sequence[str], sized: Collection[str] = ()
+) -> Iterator[Line]:
+    """How the inputs of a graph lie in memory, by the names of their roles. The views through which
+    those in `sized` are seen count without their numbers."""
     names, given = list(tensors), list(tensors.values())
     shared = []
     for group in on_one_storage(given):
@@ -106,15 +111,17 @@ def memory_lines(tensors: Mapping[str, Tensor], offsets: Sequence[str]) -> Itera
     yield "the memory that ndarrays share", repr(foreign_distances(given))
     yield "the inputs that are views of one base", repr(_families(tensors))
     for name, tensor in tensors.items():
-        yield f"the memory of {name}", _memory_words(tensor, read=name in offsets)
+        words = _memory_words(tensor, read=name in offsets, sized=name in sized)
+        yield f"the memory of {name}", words
 
 
-def _memory_words(tensor: Tensor, *, read: bool) -> str:
-    storage = tensor.storage
+def _memory_words(tensor: Tensor, *, read: bool, sized: bool) -> str:
+    storage, chain = tensor.storage, tensor._chain
+    seen = " ".join([step.op.name for step in chain]) if sized else _chain_words(chain)
     words = [
         "writable" if storage.writable else "read-only",
         "shared with NumPy" if storage.exported else "its own",
-        "no view" if tensor._base is None else f"a view {_chain_words(tensor._chain)}",
+        "no view" if tensor._base is None else f"a view {seen}",
     ]
     if read:
         words.append(f"from element {tensor.offset} of {storage.nbytes()} bytes")

@@ -32,6 +32,7 @@ from aotlite.artifacts.reads.code_digests import (
 from aotlite.artifacts.reads.code_owners import Owner, owner_of
 from aotlite.artifacts.reads.watched_names import NamesRead, watched_names
 from aotlite.autograd.graph import saved_tensors_hooks
+from aotlite.ir.symbols.floats.call_code import own_code
 
 
 @attrs.define(eq=False, repr=False)
@@ -49,6 +50,7 @@ class CaptureWatch:
     names: set[str] | None = attrs.field(factory=set)
     """The names of attributes that this code may ask for; None for any."""
     runs: int = 0
+    _is_over: bool = False
     _runs_noted: list[tuple[CodeType, list[Any], NamesRead]] = attrs.field(factory=list)
 
     def around(self, call: Callable[[list[object]], object]) -> Callable[[list[object]], object]:
@@ -58,6 +60,8 @@ class CaptureWatch:
             return call(leaves)
 
         def watched(leaves: list[object]) -> object:
+            if self._is_over:  # for a report, which traces a region again
+                return call(leaves)
             self.runs += 1
             if sys.getprofile() is not None:
                 self.reasons.append("a profiler is on, which a watch would replace")
@@ -82,7 +86,7 @@ class CaptureWatch:
         """Says what the run called and read, when the capture has ended."""
         for each in self._runs_noted:
             self._note(*each)
-        self._runs_noted = []
+        self._runs_noted, self._is_over = [], True
 
     def _note(self, start: CodeType, entries: list[Any], names_read: NamesRead) -> None:
         if names_read.writes_environment:
@@ -91,11 +95,16 @@ class CaptureWatch:
             self.reasons.append("a user's module is asked for an attribute by getattr or hasattr")
         if "random" in names_read.attributes:
             self.reasons.append(_DRAWS)
-        calls = {each.code: [c.code for c in each.calls or ()] for each in entries}
+        calls: dict[Any, list[Any]] = {}
+        for each in entries:
+            inner = [_own(c.code) for c in each.calls or ()]
+            calls.setdefault(_own(each.code), []).extend(inner)
         called = _of_function(calls, start)
         if saved_tensors_hooks.__enter__.__code__ in called:
             self.reasons.append("the function sets hooks of saved tensors, which run later")
-        self.codes = [c for c in called if isinstance(c, CodeType) and owner_of(c) in _CHECKED]
+        makers = {c for c in called if _makes_named_tuple(c, called[c])}
+        codes = [c for c in called if isinstance(c, CodeType) and c not in makers]
+        self.codes = [c for c in codes if owner_of(c) in _CHECKED]
         asked = {name for code in self.codes for name in attributes_in(code)}
         for name in sorted(_LOOKED_INTO & (asked | names_read.by_users)):
             self.reasons.append(f"the function asks an object for its {name}")
@@ -139,6 +148,24 @@ def _reasons_in(code: CodeType) -> Iterator[str]:
     for module in imports_in(code):
         if module.split(".")[0] not in _PURE_MODULES:
             yield f"{at} imports {module!r} when it runs"
+
+
+def _own(code: Any) -> Any:
+    """The code of a function, where a capture with symbols has run a changed one (DYN-39)."""
+    return own_code(code) if isinstance(code, CodeType) else code
+
+
+_NEW = repr(type.__new__)
+"""How a profiler names `__new__` of any class in C."""
+
+
+def _makes_named_tuple(code: Any, calls: list[Any]) -> bool:
+    """Whether a code is that by which Python's library makes a named tuple, such as the results of
+    `max` with a dimension: it has no file, and makes a tuple."""
+    if not isinstance(code, CodeType) or code.co_filename != "<string>":
+        return False
+    is_maker = code.co_name == "<lambda>" and code.co_names == ("_tuple_new",)
+    return is_maker and all(each == _NEW for each in calls)
 
 
 # --------------------------------------------------------------------------------- what is called

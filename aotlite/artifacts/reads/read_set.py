@@ -2,6 +2,7 @@
 
     aotlite          its version, and those of Python and NumPy      (CACHE-2)
     option ...       options that are no defaults                    (CACHE-2)
+    the sizes ...    which are symbols; not of a bundle              (CACHE-20)
     grad mode ...    modes of the thread                             (CACHE-2)
     argument 0 ...   containers, metadata, values, memory            (CACHE-10)
     SCALE ...        closures, globals, attributes, by access path   (CACHE-7)
@@ -60,6 +61,8 @@ class CallContext:
     """Whether its tensors stand for those of a call that was compared (CACHE-14)."""
     is_unbound: bool = False
     """Whether there is no function: what only it leads to is not compared (CACHE-18)."""
+    requests: str = "none"
+    """Which sizes are to be symbols, in words; not compared with a bundle (CACHE-20)."""
 
 
 @attrs.frozen
@@ -93,6 +96,8 @@ class ReadSet:
     """The inputs of the graph by name: the number of an argument, or the access path in words."""
     offsets: tuple[str, ...]
     """The inputs of which the offset counts."""
+    sized: tuple[int, ...] = ()
+    """The flat arguments that are symbols, or have some for sizes: conditions compare these."""
 
     def lines_now(self, call: CallContext, images: Images | None = None) -> Iterator[Line]:
         """The same lines, of this call. Raises NoImage for a value without an image, and what a
@@ -100,9 +105,11 @@ class ReadSet:
         images = Images(self.ran, self.names) if images is None else images
         leaves = list(call.leaves)
         yield from call.fixed
+        any_of = call.is_again or call.is_portable
+        yield NOT_COMPARED if any_of else ("the sizes that are symbols", call.requests)
         yield from _but(mode_lines(), all_of=call.is_again)
         yield setting_line(images)
-        for line, leaf in argument_lines(images, call.form, leaves):
+        for line, leaf in argument_lines(images, call.form, leaves, self.sized):
             yield NOT_COMPARED if call.is_again and isinstance(leaf, Tensor) else line
         for words in self.places:
             path = path_of(words, call.function)
@@ -117,7 +124,8 @@ class ReadSet:
             name = "the environment" if variable == WHOLE else f"${variable}"
             yield name, repr(value_of(variable))
         yield NOT_COMPARED if call.is_unbound else library_line(images, self.names)
-        memory = memory_lines(self._tensors(call), self.offsets)
+        sized = [name for name, at in self.inputs if at in self.sized]
+        memory = memory_lines(self._tensors(call), self.offsets, sized)
         yield from _but(memory, all_of=call.is_again)
         if not call.is_portable:
             yield _FILES, repr(sorted(images.files))

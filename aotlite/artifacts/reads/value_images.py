@@ -31,7 +31,7 @@ import numpy as np
 from aotlite.artifacts.reads.code_digests import digest_of, nested
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
-from aotlite.eager.tensor_facts import TensorFacts, facts_of
+from aotlite.eager.tensor_facts import TensorFacts, fact_words, facts_of
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
@@ -89,6 +89,13 @@ class Images:
     def of(self, value: object) -> str:
         """The image of a value. Raises NoImage."""
         return self._of(value, 0)
+
+    def of_sized(self, value: object) -> str:
+        """The image of a tensor but for its sizes and strides, or of an int but for its value.
+        Raises NoImage for a wrapper."""
+        if isinstance(value, Tensor) and id(value) not in self._met:
+            return self._numbered(value) + facts_words(value, sized=True)
+        return "an int" if type(value) is int else self.of(value)
 
     def _of(self, value: Any, depth: int) -> str:
         self._left -= 1
@@ -350,15 +357,21 @@ def array_words(value: Any) -> str:
     return f"{kind} {dtype_words(array.dtype)} {array.shape} {array.strides} {flags} {digest}"
 
 
-def facts_words(tensor: Tensor) -> str:
-    """The facts of a tensor that guards compare (GRD-1), with its strides. Raises NoImage for a
-    wrapper."""
+def facts_words(tensor: Tensor, *, sized: bool = False) -> str:
+    """The facts of a tensor that guards compare (GRD-1), with its strides; `sized` leaves out sizes
+    and strides. Raises NoImage for a wrapper."""
     if is_wrapper(tensor):
         raise NoImage(f"a wrapper subclass, {type(tensor).__qualname__}")
     found, meta = facts_of(tensor), tensor.meta
     base = f"{type(tensor).__module__}.{type(tensor).__qualname__} {meta.dtype.name}"
-    sizes = f"{base}{list(meta.shape)} strides {list(meta.stride)} on {meta.device}"
-    return f"{sizes}, {found}" if isinstance(found, TensorFacts) else sizes
+    if sized:
+        words = f"{base} of {meta.ndim} sizes on {meta.device}"
+    else:
+        words = f"{base}{list(meta.shape)} strides {list(meta.stride)} on {meta.device}"
+    if not isinstance(found, TensorFacts):
+        return words
+    node = ", with a tape node of its own" if found.has_view_node else ""
+    return f"{words}, {fact_words(found, 'Tensor', '') if sized else found}{node}"
 
 
 def _module_name(module: types.ModuleType) -> str:

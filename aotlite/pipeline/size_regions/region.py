@@ -253,7 +253,7 @@ class SizeRegion:
     # --- instances
     def _instance(self, key: tuple[int, ...], leaves: Sequence[object]) -> CompiledEntry | None:
         """The instance for the sizes of a call; None where the call is not of this region."""
-        return None if self._outside(key, leaves) is not None else self._instance_of(key, leaves)
+        return None if self.outside(key, leaves) is not None else self._instance_of(key, leaves)
 
     def _instance_of(self, key: tuple[int, ...], leaves: Sequence[object]) -> CompiledEntry:
         with self._lock, collector_paused(), outside_regions():
@@ -295,7 +295,7 @@ class SizeRegion:
 
     def _counted_calls(self, key: tuple[int, ...], leaves: Sequence[object]) -> CountedCalls | None:
         """The calls with these sizes of arguments; None where they are not of this region."""
-        if self._outside(key, leaves) is not None:
+        if self.outside(key, leaves) is not None:
             return None
         assert self.counted is not None
         values = dict(zip(self.symbols, key, strict=True))
@@ -305,7 +305,7 @@ class SizeRegion:
             if known is None:
                 recent: RecentSizes[CompiledEntry] = RecentSizes(most, self._counts)
                 known = CountedCalls(
-                    self.counted, key, values, self._segment, recent, partial(self._outside, key)
+                    self.counted, key, values, self._segment, recent, partial(self.outside, key)
                 )
                 self._runs.add(key, known.call, known)
             return known
@@ -332,14 +332,15 @@ class SizeRegion:
             key = self.key(leaves)
         except GUARD_ERRORS:
             return self.why_not_unsized(leaves)
-        failure = self._outside(key, leaves)
+        failure = self.outside(key, leaves)
         if failure is None and self.counted is not None:
             calls = self._counted_calls(key, leaves)
             return None if calls is None else calls.why_not(leaves)
         made = None if failure is not None else self._instance(key, leaves)
         return failure if made is None else made.guarded.why_not(leaves)
 
-    def _outside(self, key: tuple[int, ...], leaves: Sequence[Any]) -> GuardFailure | None:
+    def outside(self, key: tuple[int, ...], leaves: Sequence[Any]) -> GuardFailure | None:
+        """Why a call with these values of the symbols is not of the region; None where it is."""
         failure = self.why_not_unsized(leaves)
         if failure is not None:
             return failure

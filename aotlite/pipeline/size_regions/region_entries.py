@@ -96,10 +96,13 @@ def region_entry(
 
 def restored_region(
     parts: RegionParts, request: Request, compilation: Compilation, entry_of: EntryOf
-) -> CompiledEntry:
-    """The entry of a region whose parts were kept, with its instance for this call."""
+) -> CompiledEntry | None:
+    """The entry of a region whose parts were kept, with its instance for this call; None where the
+    call is not of the region."""
     reals = parts.facts.tensors(request.leaves)
     region, first = _region(parts, reals, request, compilation, entry_of)
+    if region.outside(region.key(request.leaves), request.leaves) is not None:
+        return None
     return _entry(region, first, parts, request)
 
 

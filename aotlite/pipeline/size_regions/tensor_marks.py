@@ -22,7 +22,7 @@ from aotlite.ir.forks import UNFORKED
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph.role import Primal
 from aotlite.pipeline.arguments import FlatArguments
-from aotlite.pipeline.request import CompiledEntry
+from aotlite.pipeline.request import CompiledEntry, Request
 from aotlite.pipeline.size_regions.named_dimensions import check_bounds, wrapped_dim
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.symbolic_sizes import SizeRequest, SizeSource, sources_of
@@ -110,7 +110,9 @@ def replaced(
     return [each for each in others if each.guarded.why_not(call.leaves) is None]
 
 
-def against_marks(entry: CompiledEntry, call: FlatArguments, first: int) -> GuardFailure | None:
+def against_marks(
+    entry: CompiledEntry, call: FlatArguments | Request, first: int
+) -> GuardFailure | None:
     """The mark of a call's tensors that an entry does not agree with; None if there is none.
 
     A size that is marked as dynamic must be a symbol that nothing fixes, or that was marked when
@@ -124,7 +126,9 @@ def against_marks(entry: CompiledEntry, call: FlatArguments, first: int) -> Guar
     return None
 
 
-def _marks_in(call: FlatArguments, first: int) -> Iterator[tuple[SizeSource, SizeRequest | None]]:
+def _marks_in(
+    call: FlatArguments | Request, first: int
+) -> Iterator[tuple[SizeSource, SizeRequest | None]]:
     for index, tensor in enumerate(call.leaves):
         if index >= first and MARKS and isinstance(tensor, Tensor):
             for role, part, _ in parts_by_role(Primal(index), tensor):

@@ -233,6 +233,8 @@ class SymbolicSizes:
     """Held by who records or proves with the table: instances of several threads share it."""
     fixed: Mapping[GivenRole, TensorMeta | int] | None = None
     """The metas and ints of arguments in a capture that asks whether it differs at other sizes."""
+    first: Mapping[GivenRole, TensorMeta | int] = attrs.field(factory=dict)
+    """The metas and ints of the call that was captured first, where this one is a repetition."""
     _known: dict[str | Source, SymInt] = attrs.field(factory=dict)
     """By the name of a dimension, or by a source: the symbol."""
 
@@ -271,6 +273,8 @@ class SymbolicSizes:
             return fixed if isinstance(fixed, TensorMeta) else meta
         if place_of_role(role)[0] not in self._asked_of:
             return meta
+        first = self.first.get(role)
+        meta = first if isinstance(first, TensorMeta) else meta
         sources = sources_of(role, meta)
         shape = [self._size(each, size) for each, size in zip(sources, meta.shape, strict=True)]
         if not is_symbolic(shape):
@@ -300,6 +304,7 @@ class SymbolicSizes:
         asked = self.requests.get(NumberSource(argument))
         if asked is None:
             return hint
+        hint = self.first.get(Primal(argument), hint)
         if type(hint) is float:
             return self.floats.argument(argument, hint, asked.how_asked if asked.is_marked else "")
         return hint if type(hint) is not int else self._int(NumberSource(argument), hint, asked)

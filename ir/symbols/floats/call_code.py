@@ -45,7 +45,8 @@ def calling(code: CodeType, calls: Calls) -> CodeType:
     (4, <class 'int'>)
     """
     # Codes that are equal may differ by these.
-    return _calling(code, calls, code.co_filename, code.co_qualname)
+    made = _calling(code, calls, code.co_filename, code.co_qualname)
+    return code if made == code else made  # not the equal one of an earlier call
 
 
 @functools.lru_cache(maxsize=4096)

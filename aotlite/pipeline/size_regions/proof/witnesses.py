@@ -88,6 +88,8 @@ class Retrace:
     grad_mode: bool | None
     dropped: tuple[weakest.GuardNeed, ...] = ()
     """The needs for guards that were dropped: either answer gives the program."""
+    first: Mapping[GivenRole, TensorMeta | int] = MappingProxyType({})
+    """The metas and ints of the call that was captured, where `leaves` are of another one."""
 
     @classmethod
     def of(
@@ -119,7 +121,7 @@ class Retrace:
         table = outcomes.GivenAnswers(given=given) if given else SymbolTable()
         if hints is not None:
             table = outcomes.GivenHints(given, hints, _MOST)
-        made = SymbolicSizes(requests, share_rules(table, rules_of(sizes.table)))
+        made = SymbolicSizes(requests, share_rules(table, rules_of(sizes.table)), first=self.first)
         made.table.computes.user_code = sizes.table.computes.user_code
         return made
 
@@ -150,7 +152,7 @@ class Retrace:
                 raise Unrepeatable(f"argument {index} of the call that was traced is gone")
         tensors = [(k, leaf) for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         observers = Observers((observe,), verifies=False, runner=None)
-        with _as_it_was(self.grad_mode, tensors, sizes.fixed or {}):
+        with as_it_was(self.grad_mode, tensors, sizes.fixed or sizes.first):
             request = attrs.evolve(self.request, leaves=leaves, tensors=tensors, sizes=sizes)
             compilation = attrs.evolve(self.compilation, observers=observers)
             self.again(request, compilation, partial(rest, request))
@@ -215,7 +217,7 @@ def _bytes(count: int) -> np.ndarray:
 
 
 @contextmanager
-def _as_it_was(
+def as_it_was(
     grad_mode: bool | None,
     tensors: Sequence[tuple[int, Tensor]],
     metas: Mapping[GivenRole, object],
