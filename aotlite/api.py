@@ -29,11 +29,18 @@ from aotlite.pipeline.arguments import (
     results_for_caller,
 )
 from aotlite.pipeline.options import Options, make_options
-from aotlite.pipeline.recompile_limit import Miss, RecompileLimit, failing_guards, misses_of
+from aotlite.pipeline.recompile_limit import (
+    Miss,
+    RecompileLimit,
+    failing_guards,
+    misses_of,
+    unstable,
+)
 from aotlite.pipeline.size_regions.choice import symbolic_sizes
 from aotlite.pipeline.size_regions.report import EntryReports
 from aotlite.pipeline.size_regions.tensor_marks import MARKS, agreeing, may_be_marked, replaced
 from aotlite.python_export import PythonFiles
+from aotlite.stages.records.guards.access_words import name_of
 from aotlite.stages.s1_capture import capture as capture_stage
 from aotlite.stages.s10_runtime.guards.writer import MISS
 
@@ -54,7 +61,7 @@ class CompiledFunction(EntryReports, PythonFiles, SavedEntries):
         self._rules: dict[object, Any] = {}  # what rules of ops need of sizes: `RuleResults`
         self._lock, self.recompiles = lock(), []
         self.limit = RecompileLimit(options.recompile_limit, options.recompile_limit_is_error)
-        self._name = name_from(getattr(function, "__name__", type(function).__name__))
+        self._name = name_from(name_of(function))
         if not isinstance(function, functools.partial) and hasattr(function, "__name__"):
             functools.update_wrapper(self, function)
 
@@ -78,7 +85,7 @@ class CompiledFunction(EntryReports, PythonFiles, SavedEntries):
                 return self.function(*call.args, **call.kwargs)
             if (result := self._run(entry, call)) is MISS:
                 self._remove(entry, call)
-                raise self._unstable(entry, call)
+                raise unstable(self.function, self._name, entry, call)
         return result
 
     def _try(self, call: FlatArguments) -> object:
@@ -106,7 +113,7 @@ class CompiledFunction(EntryReports, PythonFiles, SavedEntries):
         return replaced(self._forms.get(call.key, ()), call, self.options.num_params_buffers)
 
     def _misses(self, call: FlatArguments) -> list[Miss]:
-        return misses_of(self.entries, self._forms, call, self.options.num_params_buffers)
+        return misses_of(self.function, self.entries, self._forms, call, self.options)
 
     def _add(self, call: FlatArguments) -> CompiledEntry | None:
         """A new entry, or one that another thread made; None at the recompile limit (GRD-4)."""
@@ -150,18 +157,6 @@ class CompiledFunction(EntryReports, PythonFiles, SavedEntries):
         make = compiler_for(self.options, call.form, self.bundle)
         return make(Request(function, on_leaves(function, call, writes=True), *given), self.options)
 
-    # --- errors
-    def _unstable(self, entry: CompiledEntry, call: FlatArguments) -> Exception:
-        failure = entry.guarded.why_not(call.leaves)
-        place = "something that it reads" if failure is None else failure.subject
-        return noted(
-            UnsupportedError(
-                f"compile: {self._name} changed {place} while it was captured, expected a function "
-                "that leaves in place what it can read"
-            ),
-            "Every call would compile again. Keep what changes in tensors written in place.",
-        )
-
     def prepare(self, *args: object, **kwargs: object) -> None:
         """Compiles for arguments like these without running, within `recompile_limit`."""
         call = call_of(args, kwargs)
@@ -170,7 +165,7 @@ class CompiledFunction(EntryReports, PythonFiles, SavedEntries):
                 entry = self._add(call)
                 if entry is not None and entry.guarded.why_not(call.leaves) is not None:
                     self._remove(entry, call)
-                    raise self._unstable(entry, call)
+                    raise unstable(self.function, self._name, entry, call)
 
     def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else functools.partial(self, instance)

@@ -2,7 +2,7 @@
 
     argument 1.params[0]                              opt.params[0]
     closure of step, cell 0['a']                      weights['a']
-    FrozenFunction.__wrapped__.__wrapped__.args[0]    w, which the frozen function fixes
+    step.w                                            w, which the frozen function fixes
 
 Guards say a place as they look it up; this is for descriptors. Rules: TRC-8.
 Spec: `specs/descriptors.md`.

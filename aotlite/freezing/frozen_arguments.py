@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import compress
+from operator import not_
 from typing import Any
 
 import attrs
@@ -29,6 +30,7 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.nn.module import Module
 from aotlite.pipeline.arguments import dict_orders
 from aotlite.pipeline.containers.argument_writes import ArgumentCopies
+from aotlite.stages.records.guards.access_words import FRAME, name_of
 from aotlite.stages.records.guards.snapshots import PLAIN
 
 Function = Callable[..., Any]
@@ -111,10 +113,37 @@ class FrozenArguments:
             name = f"argument {first}" if kind == 0 else f"argument {first!r}"
             yield name + "".join([f"[{key!r}]" for key in rest])
 
+    def _name(self, place: int | str) -> str:
+        """The name of the parameter that a fixed argument fills, by its place or name."""
+        parameters: list[str] = []
+        with suppress(TypeError, ValueError):  # some C functions have none
+            parameters = list(inspect.signature(_called(self.function)).parameters)
+        if isinstance(place, str):
+            return place
+        return parameters[place] if place < len(parameters) else f"args[{place}]"
+
+    def _names(self) -> Iterator[str]:
+        """The names of the fixed values."""
+        for _, first, *rest in optree.tree_paths(self._fixed, none_is_leaf=True):
+            yield self._name(first) + "".join([f"[{key!r}]" for key in rest])
+
     def words(self, structure: Structure) -> list[str]:
         """The places of the leading arguments in words."""
         paths = [place.path for place in structure.places]
         return paths + [*compress(self._words(), structure.is_leaf)]
+
+    def wrapped(self) -> Function:
+        """A function in which captures find what a call of the frozen function reads."""
+        fixed: Any = partial(self.function, *self.args, **self.kwargs)
+        fixed.__dict__[FRAME] = {k: self._name(k) for k in (*range(len(self.args)), *self.kwargs)}
+
+        def call(*args: object, **kwargs: object) -> object:
+            return fixed(*args, **kwargs)
+
+        made: Any = call
+        made.__name__, made.__wrapped__ = name_of(self.function), fixed
+        made.__dict__[FRAME] = {}
+        return call
 
     def bound(self, structure: Structure) -> Function:
         """The function of leading arguments, and of those that are left."""
@@ -123,22 +152,38 @@ class FrozenArguments:
         def bound(*args: object, **kwargs: object) -> object:
             return _call(structure, function, others, *args, **kwargs)
 
-        bound.__name__ = getattr(function, "__name__", type(function).__name__)
+        made: Any = bound
+        made.__name__ = name_of(function)
         # Captures find here what the function reads, and the objects that it is given.
-        wrapped: Any = partial(function, *others) if others else function
-        bound.__wrapped__ = wrapped  # type: ignore[attr-defined]
+        made.__wrapped__ = partial(function, *others) if others else function
+        made.__dict__[FRAME] = {}
+        if others:
+            names = compress(self._names(), map(not_, structure.is_leaf))
+            made.__wrapped__.__dict__[FRAME] = dict(enumerate(names))
+        leading = self.words(structure)
+
+        def words(index: int) -> str:
+            """As the caller of the function itself counts the arguments."""
+            if index < len(leading):
+                return leading[index]
+            return f"argument {index - len(leading) + len(self.args)}"
+
+        made.__argument_words__ = words
         with suppress(TypeError, ValueError):  # some C functions have none
             own = self._signature(len(structure.places) + sum(structure.is_leaf))
-            bound.__signature__ = own  # type: ignore[attr-defined]
+            made.__signature__ = own
         return bound
 
     def _signature(self, count: int) -> inspect.Signature:
         """That of the function without its fixed arguments, after the leading ones."""
-        of = self.function.forward if isinstance(self.function, Module) else self.function
-        own = list(inspect.signature(of).parameters.values())[len(self.args) :]
+        own = list(inspect.signature(_called(self.function)).parameters.values())[len(self.args) :]
         only = inspect.Parameter.POSITIONAL_ONLY
         leading = [inspect.Parameter(f"_frozen_{i}", only) for i in range(count)]
         return inspect.Signature([*leading, *[p for p in own if p.name not in self.kwargs]])
+
+
+def _called(function: Function) -> Function:
+    return function.forward if isinstance(function, Module) else function
 
 
 def _call(

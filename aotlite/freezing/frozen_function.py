@@ -36,6 +36,7 @@ from aotlite.ir.errors import ArgumentError, FreezeError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.graph import Graph
 from aotlite.pipeline.options import Options, make_options, switch
+from aotlite.stages.records.guards.access_words import FRAME, in_words, name_of
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s7_simplify import simplify
@@ -78,10 +79,11 @@ class FrozenFunction:
                 "frozen tensors are counted"
             )
         self.function = function
-        self.__wrapped__ = _wrapped(partial(function, *args, **(kwargs or {})))
         self.options = options
         self._compile = compile
         self._arguments = FrozenArguments(function, args, kwargs or {})
+        self.__wrapped__ = self._arguments.wrapped()
+        self.__dict__[FRAME] = {}
         self._discards = discards
         self._variant: _Variant | None = None
         self._variants: list[_Variant] = []
@@ -103,6 +105,9 @@ class FrozenFunction:
             if self._discards:
                 frozen.check_memory()
             return variant.compiled(*leaves, *args, **kwargs)
+        except ArgumentError as error:
+            self._reword(error, variant)
+            raise
         finally:
             leave(before)
 
@@ -117,9 +122,18 @@ class FrozenFunction:
         before = variant.frozen.enter(leaves)
         try:
             variant.compiled.prepare(*leaves, *args, **kwargs)
+        except ArgumentError as error:
+            self._reword(error, variant)
+            raise
         finally:
             leave(before)
         return variant, leaves
+
+    def _reword(self, error: ArgumentError, variant: _Variant) -> None:
+        """Puts the user's number of an argument into the error of one that no function takes."""
+        text = str(error.args[0]) if error.args else ""
+        if text.startswith("compile: argument "):
+            error.args = (in_words(variant.compiled.function, text), *error.args[1:])
 
     def _current(self) -> tuple[_Variant, list[Any]]:
         """The variant for the leading arguments as they are, and these."""
@@ -264,8 +278,7 @@ class FrozenFunction:
         return self if instance is None else partial(self, instance)
 
     def __repr__(self) -> str:
-        name = getattr(self.function, "__name__", type(self.function).__name__)
-        return f"<frozen {name}: {len(self._variants)} variants>"
+        return f"<frozen {name_of(self)}: {len(self._variants)} variants>"
 
 
 def frozen_function(
@@ -284,16 +297,6 @@ def frozen_function(
     if not switch("freezing", freezing):
         return compile(function, made)
     return FrozenFunction(compile, made, function, args, kwargs, discards=discards)
-
-
-def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function in which captures find what a call of the frozen function inside them reads."""
-
-    def call(*args: object, **kwargs: object) -> Any:
-        return function(*args, **kwargs)
-
-    call.__wrapped__ = function  # type: ignore[attr-defined]
-    return call
 
 
 def _folding(options: Options, frozen: FrozenTensors, count: int) -> Options:

@@ -14,14 +14,16 @@ import attrs
 
 from aotlite.backends.native.warn_once import warn_caller
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.errors import GuardError, noted
+from aotlite.ir.errors import GuardError, UnsupportedError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph.role import Hidden, Part, Primal
 from aotlite.pipeline.arguments import FlatArguments
+from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import CompiledEntry
 from aotlite.pipeline.size_regions.exact_types import type_question
 from aotlite.pipeline.size_regions.tensor_marks import against_marks
+from aotlite.stages.records.guards.access_words import in_words
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 from aotlite.stages.shared.memory.sized_views import why_numbers
@@ -52,25 +54,43 @@ class Miss:
 
 
 def misses_of(
+    function: object,
     entries: Sequence[CompiledEntry],
     forms: Mapping[Any, Sequence[CompiledEntry]],
     call: FlatArguments,
-    first: int,
+    options: Options,
 ) -> list[Miss]:
-    """The guard of each entry that fails for a call; `forms` are the entries by forms of calls, and
-    sizes of arguments before number `first` have no marks."""
+    """The guard of each entry of a function that fails for a call; `forms` are the entries by forms
+    of calls."""
     known = forms.get(call.key, ())
     specs = {id(entry): form[0] for form, found in forms.items() for entry in found}
     found = []
     for number, entry in enumerate(entries):
         why = None
         if entry in known:
-            why = against_marks(entry, call, first) or entry.guarded.why_not(call.leaves)
+            why = against_marks(entry, call, options.num_params_buffers)
+            why = why or entry.guarded.why_not(call.leaves)
         if why is None:
             given, expected = str(call.spec)[:200], str(specs[id(entry)])[:200]
             why = GuardFailure("the form of the arguments", given, expected)
-        found.append(Miss(number, entry.meta, why))
+        words = [in_words(function, text) for text in (why.subject, why.found, why.expected)]
+        found.append(Miss(number, entry.meta, GuardFailure(*words)))
     return found
+
+
+def unstable(
+    function: object, name: str, entry: CompiledEntry, call: FlatArguments
+) -> UnsupportedError:
+    """The error for a function whose entry is not valid for the call that it was made for."""
+    failure = entry.guarded.why_not(call.leaves)
+    place = "something that it reads" if failure is None else in_words(function, failure.subject)
+    error = UnsupportedError(
+        f"compile: {name} changed {place} while it was captured, expected a function that leaves "
+        "in place what it can read"
+    )
+    advice = "Every call would compile again. Keep what changes in tensors written in place."
+    error.add_note(advice)
+    return error
 
 
 def _why_numbers(meta: FunctionMeta, failure: GuardFailure) -> str:

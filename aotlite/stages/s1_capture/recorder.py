@@ -34,6 +34,7 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.ir.provenance.location import Location
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath
+from aotlite.stages.records.guards.access_words import argument_words
 from aotlite.stages.records.guards.guard_records import (
     Guard,
     HiddenInputGuard,
@@ -228,7 +229,7 @@ class CaptureRecorder:
     # --- inputs
     def add_argument(self, index: int, tensor: Tensor) -> Tensor:
         """The fake of argument leaf `index`."""
-        return self._fake_input(tensor, Primal(index), f"argument {index}")
+        return self._fake_input(tensor, Primal(index), argument_words(self.function, index))
 
     def _lift(self, tensor: Tensor) -> Tensor:
         """The fake of an outer tensor met for the first time: it becomes a hidden input."""

@@ -16,18 +16,9 @@ from typing import Any
 import attrs
 
 from aotlite.eager.base.tensor import Tensor
+from aotlite.stages.records.guards.access_words import NOTHING, path_words
 
 Step = tuple[str, Any]
-
-
-class _Nothing:
-    """The result of a path that leads nowhere."""
-
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-NOTHING = _Nothing()
 
 
 @attrs.frozen(eq=False)
@@ -56,11 +47,7 @@ class AccessPath:
         return value
 
     def __str__(self) -> str:
-        name = getattr(self.function, "__name__", type(self.function).__name__)
-        text = name if self.argument is None else f"argument {self.argument}"
-        for kind, key in self.path:
-            text = _TEXTS[kind](text, key)
-        return text
+        return path_words(self.function, self.argument, self.path, take)
 
 
 def attributes_of(value: object) -> dict[str, Any]:
@@ -199,20 +186,3 @@ _STEPS = {
 def take(value: Any, kind: str, key: Any) -> Any:
     """The value one step from `value`; NOTHING if the step leads nowhere."""
     return _STEPS[kind](value, key)
-
-
-_TEXTS = {
-    "attr": lambda text, key: f"{text}.{key}",
-    "item": lambda text, key: f"{text}[{key!r}]",
-    "cell": lambda text, key: f"closure of {text}, cell {key}",
-    "global": lambda text, key: key,
-    "default": lambda text, key: f"default {key} of {text}",
-    "module": lambda text, key: f"{text}.{key}",
-    "grad": lambda text, key: f"{text}.grad",
-    "member": lambda text, key: text if key in ("__func__", "func") else f"{text}.{key}",
-    "part": lambda text, key: f"{text}.{key}",
-    "class": lambda text, key: f"{text}.{key[1]}",
-    "body": lambda text, key: f"{text}.{key[1]}",
-    "target": lambda text, key: f"{text}()",
-    "local": lambda text, key: key,
-}
