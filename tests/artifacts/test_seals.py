@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 
 import aotlite as al
 from aotlite.artifacts.files import seal, store
+from aotlite.artifacts.files.kept_entry import KeptEntry
+from aotlite.artifacts.reads.read_set import ReadSet
 from aotlite.backends.native.cache.disk_cache import sha256
 from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.ir.graph.files.headers import GraphHeader
@@ -122,6 +125,23 @@ def test_without_the_number_of_the_cache_graphs_are_read_at_once(folder):
     again, after = restored(layered)
     assert before == after
     assert not any(map(is_unread, halves(again)))
+
+
+def test_a_number_that_cannot_be_kept_seals_nothing_and_warns_nobody(folder, monkeypatch):
+    def full(*args: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    for fails, sealed in ((True, False), (False, True)):
+        with monkeypatch.context() as patch, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            if fails:
+                patch.setattr(seal.DiskCache, "keep", full)
+            data = seal.sealed(
+                KeptEntry(
+                    "f", ReadSet((), frozenset(), None, (), (), (), (), ()), [], {}, b"[]\n", ("x",)
+                )
+            )
+        assert bool(seal.entry_of(data).headers) == sealed
 
 
 def lines_of(path: Path) -> list[bytes]:

@@ -23,9 +23,8 @@ except ImportError:  # another Python
     from hashlib import blake2b
 
 from aotlite.artifacts.files.kept_entry import KeptEntry, faults, kept_entry_of
-from aotlite.backends.native.cache import artifact_cache
-from aotlite.backends.native.cache.disk_cache import key_of
-from aotlite.ir.errors import BackendError
+from aotlite.backends.native.cache import artifact_cache, trusted_folders
+from aotlite.backends.native.cache.disk_cache import DiskCache, key_of
 
 _NUMBER = key_of("the number of seals")
 
@@ -33,11 +32,7 @@ _NUMBER = key_of("the number of seals")
 def sealed(kept: KeptEntry) -> bytes:
     """The bytes of an entry's file."""
     rest = json.dumps(kept.headers).encode() + b"\n" + kept.written()
-    number = _number()
-    if number is None:
-        with artifact_cache.locked(_NUMBER):  # processes that begin at once share one
-            number = _number() or _new_number()
-    seal = _seal(rest, number)
+    seal = _seal(rest, _number() or _new_number())
     return seal.encode() + b"\n" + rest
 
 
@@ -59,13 +54,29 @@ def _seal(rest: bytes, number: bytes) -> str:
 def _number() -> bytes | None:
     """The random number of this cache; None before it has one. It lies beside the libraries: who
     can write it can write those."""
-    found = artifact_cache.contents(_NUMBER)
+    cache = _cache()
+    found = None if cache is None else cache.contents(_NUMBER)
     return found if found is not None and len(found) == 32 else None
 
 
 def _new_number() -> bytes:
-    """A new number, which is kept, if it can be. Else the seal of the entry is none."""
-    number = os.urandom(32)
-    with suppress(BackendError):
-        artifact_cache.kept(_NUMBER, "seal", ".bin", number)
+    """The number of a cache that had none, which is kept, if it can be: else nobody has it again,
+    and the seal is none. Processes that begin at once have one."""
+    number, cache = os.urandom(32), _cache()
+    if cache is None:
+        return number
+    with suppress(OSError), cache.lock(_NUMBER):
+        found = _number()
+        if found is not None:
+            return found
+        cache.keep(_NUMBER, "seal", ".bin", number)
     return number
+
+
+def _cache() -> DiskCache | None:
+    """The folder of libraries, made and checked; None if it cannot be trusted. Nobody is warned:
+    what is compiled does not depend on it."""
+    folder = artifact_cache.cache_folder()
+    if folder is None or trusted_folders.made(os.path.dirname(folder)):
+        return None
+    return None if trusted_folders.made(folder) else DiskCache(folder)

@@ -107,11 +107,12 @@ def remove(path: str) -> None:
 
 def keep(kept: KeptEntry, name: str) -> str | None:
     """Writes an entry, whole or not at all. Returns why it cannot; None if it was written."""
-    data, trusted = sealed(kept), cache()
-    if len(data) > MOST_BYTES:
-        return f"the entry has {len(data)} bytes"
+    trusted = cache()
     if trusted is None:
         return "there is no folder for it that only this user can write"
+    data = sealed(kept)
+    if len(data) > MOST_BYTES:
+        return f"the entry has {len(data)} bytes"
     key = _key(kept.function)
     try:
         with trusted.lock(key):
