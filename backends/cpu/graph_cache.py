@@ -97,7 +97,10 @@ def _buffer_record(buffer: ProgramBuffer) -> list[object]:
 def _buffer(number: int, dtype: str, size: int, kind: str, value: str | None) -> ProgramBuffer:
     of = dtypes.by_name(dtype)
     data = None if value is None else np.frombuffer(base64.b64decode(value), of.numpy)
-    return ProgramBuffer(number, of, size, BufferKind(kind), value=data)
+    return ProgramBuffer(number, of, size, _KINDS[kind], value=data)
+
+
+_KINDS = {kind.value: kind for kind in BufferKind}
 
 
 def _segment_record(segment: str | Extern) -> object:

@@ -128,13 +128,13 @@ class Reader:
         read, omitted = _fields_in_files(name)
         record(value, _keys_of(name))
         made = dict(omitted)
-        for key, form in read:
+        for key, form, same in read:
             given = value[key]
-            if type(given) in form.same:
+            if type(given) in same:
                 made[key] = given
                 continue
             try:
-                if not form.fits(given):
+                if not (form.refuses or form.fits(given)):
                     raise Unread(given, form.name)
                 made[key] = form.read(given, self)
             except Unread as error:
@@ -174,7 +174,10 @@ class Reader:
 
     def meta(self, value: Any) -> TensorMeta:
         """A meta by its position."""
-        found: TensorMeta = self._meta_at(_only(value, "meta"))
+        number = _only(value, "meta")
+        if type(number) is int and 0 <= number < len(self._metas):
+            return self._metas[number]
+        found: TensorMeta = self._meta_at(number)  # raises
         return found
 
     def graph(self, value: Any) -> Graph:
@@ -336,17 +339,20 @@ _ARGUMENTS: Final = {"int": (int, SymInt), "bool": (bool,), "str": (str,), "dtyp
 
 
 @cache
-def _fields_in_files(name: str) -> tuple[list[tuple[str, ValueForm]], dict[str, Any]]:
-    """The fields of a record that a file has, with their forms, and the values of the others."""
+def _fields_in_files(
+    name: str,
+) -> tuple[list[tuple[str, ValueForm, frozenset[type]]], dict[str, Any]]:
+    """The fields of a record that a file has, with their forms and the types of JSON that is the
+    value; and the values of the others."""
     fields = fields_of(RECORDS[name])
-    read = [(each.name, each.form) for each in fields if each.form is not None]
+    read = [(each.name, each.form, each.form.same) for each in fields if each.form is not None]
     return read, {each.name: each.default for each in fields if each.form is None}
 
 
 @cache
 def _keys_of(name: str) -> frozenset[str]:
     """The keys of an entry of a record."""
-    return frozenset(("record", *[key for key, _ in _fields_in_files(name)[0]]))
+    return frozenset(("record", *[key for key, *_ in _fields_in_files(name)[0]]))
 
 
 def _only(value: Any, tag: str) -> Any:

@@ -92,6 +92,8 @@ class ValueForm:
     """The type in words."""
     same: frozenset[type] = frozenset()
     """The types of JSON values that are the value itself, whatever they are."""
+    refuses: bool = False
+    """Whether `read` says of JSON that does not fit what it says of the type."""
 
 
 # ---------------------------------------------------------------------------------- single values
@@ -337,6 +339,7 @@ def _union(forms: Sequence[ValueForm]) -> ValueForm:
         read,
         what,
         frozenset().union(*[form.same for form in forms]),
+        refuses=True,
     )
 
 

@@ -22,7 +22,7 @@ from aotlite.ir.graph.effect_chains import first_effect
 from aotlite.ir.graph.files.values import role_from
 from aotlite.ir.graph.files.writer import role_entry
 from aotlite.ir.graph.graph import Graph, Node, Phase, output_node
-from aotlite.ir.graph.role import Role
+from aotlite.ir.graph.role import Primal, Role, Saved
 from aotlite.ir.meta import TensorMeta, tensor_meta
 
 __all__ = ["GraphHeader", "header_of", "header_text", "unread"]
@@ -93,12 +93,12 @@ def header_text(graph: Graph) -> str:
     inputs = header.placeholders
     made = {
         "name": graph.name,
-        "inputs": [role_entry(node.role) for node in inputs],
+        "inputs": [_role_word(node.role) for node in inputs],
         "input_metas": [meta(node.meta) for node in inputs],
         "backward": [k for k, node in enumerate(inputs) if node.phase is Phase.BACKWARD],
         "without_grad": [k for k, node in enumerate(inputs) if not node.grad_mode],
         "unread": [k for k, is_read in enumerate(header.reads) if not is_read],
-        "outputs": list(map(role_entry, header.output_roles)),
+        "outputs": list(map(_role_word, header.output_roles)),
         "output_metas": list(map(meta, header.output_metas)),
         "roots": header.roots,
         "calls": header.call_count,
@@ -106,6 +106,20 @@ def header_text(graph: Graph) -> str:
         "metas": [[each.dtype.name, each.shape, each.stride] for each in metas],
     }
     return json.dumps(made, separators=(",", ":"))
+
+
+def _role_word(role: Any) -> object:
+    """A role in JSON: arguments and saved values, which are many, by their numbers."""
+    if type(role) is Primal:
+        return role.index
+    if type(role) is Saved and not role.is_number:
+        return [role.index, role.name]
+    return role_entry(role)
+
+
+def _role_of(word: Any) -> Role:
+    kind = type(word)
+    return Primal(word) if kind is int else Saved(*word) if kind is list else role_from(word)
 
 
 def unread(header: str, read: Callable[[tuple[Node, ...]], Graph]) -> Graph:
@@ -139,7 +153,7 @@ def _read(made: dict[str, Any], nodes: Callable[[], tuple[Node, ...]]) -> tuple[
         tensor_meta(tuple(shape), tuple(stride), dtypes.by_name(dtype), CPU)
         for dtype, shape, stride in made["metas"]
     ]
-    roles = list(map(role_from, made["inputs"]))
+    roles = list(map(_role_of, made["inputs"]))
     pairs = zip(roles, made["input_metas"], strict=True)
     inputs = tuple([Node("placeholder", role, (), metas[k], role) for role, k in pairs])
     reads = [True] * len(inputs)
@@ -151,7 +165,7 @@ def _read(made: dict[str, Any], nodes: Callable[[], tuple[Node, ...]]) -> tuple[
         reads[k] = False
     return made["name"], GraphHeader(
         inputs,
-        tuple(map(role_from, made["outputs"])),
+        tuple(map(_role_of, made["outputs"])),
         tuple([None if k is None else metas[k] for k in made["output_metas"]]),
         tuple(reads),
         tuple(made["roots"]),

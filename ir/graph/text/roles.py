@@ -6,6 +6,7 @@ the files of graphs call it. Spec: `specs/graph.md`.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import attrs
@@ -51,17 +52,23 @@ def _parsed(kind: Any, text: str) -> Any:
         return _parsed_size(text)
     if kind in _WITH_PARTS and "__" in text:
         return _parsed_part(text)
-    fields = [field for field in attrs.fields(kind) if field.default is attrs.NOTHING]
+    fields = _fields(kind)
     if not fields:
         return kind() if text == kind.prefix else None
     rest = text[len(kind.prefix) + 1 :]
-    name = fields[0].name
+    name = fields[0]
     parse = _parsed_gradient if kind in (Tangent, Gradient) else parse_role
     value: Any = parse(rest) if name == "of" else rest if name == "effect" else _index(rest)
     if value is None or len(fields) > 1:
         return None
     role = kind(value)
     return role if str(role) == text else None
+
+
+@cache
+def _fields(kind: Any) -> list[str]:
+    """The names of the fields of a class without defaults."""
+    return [field.name for field in attrs.fields(kind) if field.default is attrs.NOTHING]
 
 
 _WITH_PARTS = (Primal, Hidden, Output, IntermediateBase)
