@@ -83,6 +83,21 @@ def _helper(n: int) -> Part:
     )
 
 
+ACTS = ("al.sin", "al.cos", "al.nn.functional.silu", "al.Tensor.tanh", "al.Tensor.neg", "helping")
+
+
+def _library(n: int) -> Part:
+    """Functions of aotlite as values: what runs is its code, which no watch sees."""
+    return _part(
+        Slot(f"lf{n}", ACTS),
+        Slot(f"lg{n}", ACTS),
+        Slot(f"lu{n}", ACTS, UNREAD),
+        module=f"def helping(x):\n    return x + 0.5\nLF{n} = {{lf{n}}}\nLU{n} = {{lu{n}}}",
+        init=f"self.lg{n} = {{lg{n}}}",
+        step=f"x = LF{n}(x) + model.lg{n}(x)",
+    )
+
+
 def _branch(n: int) -> Part:
     """A helper that is named, and does not run; it names a global, too."""
     return _part(
@@ -352,7 +367,7 @@ MAKERS: Sequence[Callable[[int], Part]] = (
     *(_global, _list, _mode, _helper, _branch, _default, _closure, _attribute, _method, _override),
     *(_property, _class_value, _object, _static, _table, _partial, _enum, _environment, _getenv),
     *(_array, _large, _function_attribute, _namespace, _named_tuple, _by_text, _written),
-    *(_parameter, _outside_tensor, _inner, _lazy, _absent),
+    *(_parameter, _outside_tensor, _inner, _lazy, _absent, _library),
 )
 CALL_SLOTS = (
     Slot("call:dtype", ("float32", "float64")),

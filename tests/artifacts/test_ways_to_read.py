@@ -259,6 +259,29 @@ WAYS = {
         "",
         "import aotlite as al\nal.KK = VALUE\ndef f(x): return x * al.KK",
     ),
+    "a function of aotlite": (
+        "",
+        "import aotlite as al\nA = {2: al.sin, 3: al.cos}[VALUE]\ndef f(x): return A(x)",
+    ),
+    "a function of aotlite in a Module": (
+        "",
+        "import aotlite as al\nclass N(al.nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.act = {2: al.nn.functional.silu, 3: al.nn.functional.gelu}[VALUE]\n"
+        "    def forward(self, x): return self.act(x)\n"
+        "n = N()\ndef f(x): return n(x)",
+    ),
+    "a method of tensors": (
+        "",
+        "import aotlite as al\nA = {2: al.Tensor.exp, 3: al.Tensor.neg}[VALUE]\n"
+        "def f(x): return A(x)",
+    ),
+    "a function of a library that is made of one": (
+        "",
+        "import contextlib\ndef g2(): yield 2.0\ndef g3(): yield 3.0\n"
+        "c = contextlib.contextmanager({2: g2, 3: g3}[VALUE])\ndel c.__wrapped__\n"
+        "def f(x):\n    with c() as k: return x * k",
+    ),
     "the number of parameters": (
         "",
         "import aotlite as al\nclass N(al.nn.Module):\n    def __init__(self):\n"

@@ -29,7 +29,7 @@ from aotlite.artifacts.reads.code_digests import (
     matches_classes,
     names_in,
 )
-from aotlite.artifacts.reads.code_owners import Owner, owner_of
+from aotlite.artifacts.reads.code_owners import CHECKED, Owner, owner_of
 from aotlite.artifacts.reads.watched_names import NamesRead, watched_names
 from aotlite.autograd.graph import saved_tensors_hooks
 from aotlite.ir.symbols.floats.call_code import own_code
@@ -104,7 +104,7 @@ class CaptureWatch:
             self.reasons.append("the function sets hooks of saved tensors, which run later")
         makers = {c for c in called if _makes_named_tuple(c, called[c])}
         codes = [c for c in called if isinstance(c, CodeType) and c not in makers]
-        self.codes = [c for c in codes if owner_of(c) in _CHECKED]
+        self.codes = [c for c in codes if owner_of(c) in CHECKED]
         asked = {name for code in self.codes for name in attributes_in(code)}
         for name in sorted(_LOOKED_INTO & (asked | names_read.by_users)):
             self.reasons.append(f"the function asks an object for its {name}")
@@ -127,7 +127,6 @@ class CaptureWatch:
         self.names = None if is_open or self.names is None else self.names | names
 
 
-_CHECKED = (Owner.USER, Owner.PACKAGE)
 _DRAWS = "the function asks a module for its `random`, whose functions no profiler sees"
 _FORMATS = "the function formats a text whose fields may read attributes and items"
 _LOOKED_INTO = frozenset(

@@ -32,6 +32,10 @@ class Owner(enum.Enum):
     OURS = "aotlite's, or of a package that it calls"
 
 
+CHECKED = (Owner.USER, Owner.PACKAGE)
+"""Code that is compared by its text: that of Python and of aotlite counts by version."""
+
+
 def owner_of(code: CodeType) -> Owner:
     """Whose code this is, by its file."""
     return _owner(code.co_filename)

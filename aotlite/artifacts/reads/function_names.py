@@ -12,6 +12,7 @@ import types
 from typing import Any
 
 from aotlite.artifacts.reads.code_digests import loaded_modules, nested
+from aotlite.eager.base.tensor import Tensor
 
 _STEPS: dict[type, str] = {types.MethodType: "__func__", functools.partial: "func"}
 
@@ -36,6 +37,20 @@ def function_named(name: str) -> types.FunctionType | None:
         for step in ("__func__", "fget", "func", "__wrapped__"):
             value = _opened(value, step)
     return value if isinstance(value, types.FunctionType) else None
+
+
+def library_name_of(function: types.FunctionType) -> str | None:
+    """A name under which a function of a library is found, in its module, another module of the
+    same package, or the class of tensors; None where it has none."""
+    name = f"{function.__module__}:{function.__qualname__}"
+    if function_named(name) is function:
+        return name
+    package, own = (function.__module__ or "").partition(".")[0], function.__name__
+    places: dict[str, Any] = {f"{each.__module__}:{each.__name__}": each for each in Tensor.__mro__}
+    modules = [(n, m) for n, m in list(sys.modules.items()) if n.partition(".")[0] == package]
+    places |= {n: m for n, m in modules if isinstance(m, types.ModuleType)}
+    found = [each for each, place in places.items() if vars(place).get(own) is function]
+    return f"{own} of {min(found)}" if found else None
 
 
 def own_package() -> types.ModuleType:

@@ -29,6 +29,8 @@ from typing import Any
 import numpy as np
 
 from aotlite.artifacts.reads.code_digests import digest_of, nested
+from aotlite.artifacts.reads.code_owners import CHECKED, owner_of
+from aotlite.artifacts.reads.function_names import library_name_of
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.eager.tensor_facts import TensorFacts, fact_words, facts_of
@@ -231,6 +233,8 @@ class Images:
     def _function(self, value: types.FunctionType, depth: int) -> str:
         own = {n: v for n, v in vars(value).items() if n != "__wrapped__" and self._asks_for(n)}
         held = f" with {self._contents(own, depth)}" if own else ""
+        if owner_of(value.__code__) not in CHECKED:
+            return f"{self._of_library(value, depth)}{held}"
         codes = list(map(digest_of, nested(value.__code__)))
         if not (self._looks_into_functions or any(each in self._ran for each in codes)):
             return f"a function{held}"
@@ -240,6 +244,18 @@ class Images:
             defaults = value.__defaults__, value.__kwdefaults__
             held = f" {self._of(defaults, depth)}{held}"
         return f"function {value.__module__}:{_names_of(value)} {codes[0]}{held}"
+
+    def _of_library(self, value: types.FunctionType, depth: int) -> str:
+        """A function of a library, which no watch sees: by its name, if it is found there; one that
+        was made of others, such as `vmap(f)`, with its variables."""
+        name = library_name_of(value)
+        if name is not None:
+            return f"function {name}"
+        name = f"{value.__module__}:{value.__qualname__}"
+        start = self._numbered(value)
+        cells = [each.cell_contents for each in value.__closure__ or ()]
+        parts = value.__defaults__, value.__kwdefaults__, cells
+        return f"{start}function {name} {digest_of(value.__code__)} of {self._of(parts, depth)}"
 
     def _asks_for(self, name: str) -> bool:
         return self._names is None or name in self._names
