@@ -8,6 +8,7 @@ Spec: `specs/artifacts.md`.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -34,10 +35,27 @@ from aotlite.ir.errors import (
 )
 from aotlite.ir.filesystem.atomic_files import read_whole, write_whole
 from aotlite.pipeline import CompiledEntry
-from aotlite.pipeline.options import Options, make_options
+from aotlite.pipeline.options import Options, make_options, switch
+from aotlite.pipeline.size_regions.records import StageRecords
+from aotlite.pipeline.size_regions.region import shown_partition
 
 
 # ------------------------------------------------------------------------------------------- saving
+@attrs.frozen
+class LeftOutEntry:
+    """An entry that `save(partial=True)` has not written."""
+
+    number: int
+    """That of its compilation."""
+    arguments: str
+    """The tensors among its arguments."""
+    reason: str
+
+    def __str__(self) -> str:
+        """`entry 3 (f32[2, 4]) cannot be kept, since f calls time.time`."""
+        return f"entry {self.number} ({self.arguments}) cannot be kept, since {self.reason}"
+
+
 class SavedEntries:
     """The method of a compiled function that writes its entries as a file."""
 
@@ -48,15 +66,65 @@ class SavedEntries:
     """The entries of the file that the function was loaded from."""
     _name: str
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(
+        self, path: str | os.PathLike[str], *, partial: bool = False
+    ) -> tuple[LeftOutEntry, ...]:
         """Writes all entries to a file, which `aotlite.load` reads in another process (CACHE-15).
 
-        The function must have been compiled with `artifact_cache=True`, and called or prepared.
-        Raises ArgumentError where it was not, and UnsupportedError with the reason for an entry
-        that no file can hold (CACHE-3). A file of this name is replaced as a whole.
+        The function must have been compiled with `artifact_cache=True`, and called or prepared, or
+        loaded. An entry that no file can hold (CACHE-3) is an UnsupportedError with its reason;
+        with `partial` it is left out, with a warning, and returned. A file of this name is replaced
+        as a whole.
         """
-        data = Bundle(self._name, *_of(self), tuple(_kept(self))).written()
-        write_whole(path, data)
+        of, left_out, kept = _of(self), tuple(_left_out(self)), tuple(_kept(self))
+        if left_out and not (switch("partial", partial) and kept):
+            raise _unkept(self, left_out, len(kept))
+        write_whole(path, Bundle(self._name, *of, kept).written())
+        if left_out:
+            reasons = "; ".join(map(str, left_out))
+            warnings.warn(f"save: {self._name} is saved without {reasons}", stacklevel=2)
+        return left_out
+
+
+def _left_out(compiled: SavedEntries) -> Iterator[LeftOutEntry]:
+    name = compiled._name
+    if not compiled.options.artifact_cache:
+        raise ArgumentError(
+            f"save: {name} is compiled without artifact_cache, expected "
+            "compile(fn, artifact_cache=True)"
+        )
+    if not compiled.entries and compiled.bundle is None:
+        raise ArgumentError(
+            f"save: {name} has no entries, expected a call, or prepare(*args), before"
+        )
+    for entry in compiled.entries:
+        if not isinstance(entry.kept, KeptEntry):
+            arguments = ", ".join([f"{each.meta}" for each in entry.meta.inputs][:_SHOWN])
+            more = ", ..." if len(entry.meta.inputs) > _SHOWN else ""
+            yield LeftOutEntry(entry.number, f"{arguments}{more}" or "no tensors", f"{entry.kept}")
+
+
+_SHOWN = 4
+
+
+def _unkept(
+    compiled: SavedEntries, left_out: Sequence[LeftOutEntry], kept: int
+) -> UnsupportedError:
+    first, *others = left_out
+    of = str(first).replace(" cannot", f" of {compiled._name} cannot", 1)
+    error = UnsupportedError(
+        f"save: {of}, expected one of which all reads can be compared in another process"
+    )
+    is_sized = any(word in each.reason for each in left_out for word in ("symbol", "size"))
+    words = "entry" if kept == 1 else "entries"
+    return noted(
+        error,
+        *[f"Nor can {each}".replace(" cannot be kept", " be kept") for each in others],
+        f"save(path, partial=True) writes the {kept} other {words}." if kept else None,
+        "With dynamic=False each size has an entry of its own, without symbols."
+        if is_sized
+        else None,
+    )
 
 
 def _of(compiled: SavedEntries) -> tuple[str, dict[str, Any]]:
@@ -86,28 +154,10 @@ def _of(compiled: SavedEntries) -> tuple[str, dict[str, Any]]:
 
 
 def _kept(compiled: SavedEntries) -> Iterator[KeptEntry]:
-    name = compiled._name
-    if not compiled.options.artifact_cache:
-        raise ArgumentError(
-            f"save: {name} is compiled without artifact_cache, expected "
-            "compile(fn, artifact_cache=True)"
-        )
-    if not compiled.entries:
-        raise ArgumentError(
-            f"save: {name} has no entries, expected a call, or prepare(*args), before"
-        )
-    for entry in compiled.entries:
-        kept = entry.kept
-        if not isinstance(kept, KeptEntry):
-            raise noted(
-                UnsupportedError(
-                    f"save: entry {entry.number} of {name} cannot be kept, since {kept}, expected "
-                    "one of which all reads can be compared in another process"
-                ),
-                "With dynamic=False each size has an entry of its own, without symbols."
-                if any(word in str(kept) for word in ("symbol", "sizes"))
-                else None,
-            )
+    """The entries of the file from which the function was loaded, and those kept since."""
+    loaded = () if compiled.bundle is None else compiled.bundle.kept
+    new = [entry.kept for entry in compiled.entries if isinstance(entry.kept, KeptEntry)]
+    for kept in (*loaded, *[each for each in new if not any(each is x for x in loaded)]):
         reads = kept.reads
         if reads.lines[: len(versions())] == versions():
             reads = reads.portable(portable_versions())
@@ -145,6 +195,15 @@ class LoadedBundle:
     """Whether a call that no entry serves is compiled; else it is an error."""
     left_out: int = 0
     """How many entries of the file need the function, where there is none."""
+    kept: tuple[KeptEntry, ...] = ()
+    """All entries of the file."""
+
+    def newest(self) -> StageRecords | None:
+        """The records of the last entry, as users see them; None if there is none."""
+        if not self.entries:
+            return None
+        cut = self.entries[-1].cut
+        return attrs.evolve(cut, partition=shown_partition(cut.partition))
 
     def fixed(self, options: Options) -> tuple[tuple[str, str], ...]:
         """Versions and options as reads. Raises NoImage."""
@@ -185,8 +244,8 @@ def load_bundle(
         alone = tuple(_without_function(entries, bundle.name))
         function = WithoutFunction(bundle.name, bundle.function)
         left_out = len(entries) - len(alone)
-        return function, options, LoadedBundle(alone, False, False, left_out)
-    return function, options, LoadedBundle(tuple(entries), True, compiles)
+        return function, options, LoadedBundle(alone, False, False, left_out, bundle.entries)
+    return function, options, LoadedBundle(tuple(entries), True, compiles, kept=bundle.entries)
 
 
 def _without_function(entries: Sequence[DecodedEntry], name: str) -> Iterator[DecodedEntry]:

@@ -8,11 +8,12 @@ Spec: `specs/pipeline.md` (PIP-9).
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from aotlite.ir.errors import FormatError, noted
+from aotlite.ir.errors import ArgumentError, FormatError, noted
 from aotlite.ir.filesystem import trust
 
 
@@ -67,8 +68,15 @@ def _remove(path: str, folder: int | None) -> None:
 
 # ------------------------------------------------------------------------------- files of a user
 def read_whole(path: str | os.PathLike[str], most: int, what: str) -> bytes:
-    """The bytes of a file. Raises FormatError, which begins with `what`, for more than `most`."""
-    with open(path, "rb") as file:
+    """The bytes of a file. Raises FormatError, which begins with `what`, for more than `most`, and
+    for what is no regular file: a pipe would wait for who writes it."""
+    if type(most) is not int or most < 0:
+        raise ArgumentError(
+            f"{what}: argument 'max_bytes' is {most!r}, expected a number of bytes, 0 or more"
+        )
+    with open(path, "rb", opener=_not_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise FormatError(f"{what}: {os.fspath(path)!r} is no regular file, expected one")
         data = file.read(most + 1)
     if len(data) > most:
         raise noted(
@@ -76,6 +84,10 @@ def read_whole(path: str | os.PathLike[str], most: int, what: str) -> bytes:
             "A longer one is read with a larger max_bytes.",
         )
     return data
+
+
+def _not_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 import time
@@ -355,3 +356,71 @@ def test_an_option_that_no_file_compares_is_named(tmp_path):
     compiled(al.ones(2))
     with pytest.raises(al.UnsupportedError, match="save: .* has the option dump, a value that"):
         compiled.save(tmp_path / "made")
+
+
+def timed(x: Any) -> Any:
+    return x * time.time() if x.ndim == 2 else x * 2
+
+
+@pytest.mark.rules("CACHE-15")
+def test_entries_that_can_be_kept_are_saved_where_others_cannot(tmp_path):
+    compiled = cached(timed)
+    for x in (al.ones(3), al.ones(2, 3), al.ones(1, 1, 1)):
+        compiled(x)
+    number = compiled.entries[1].number
+    with pytest.raises(al.UnsupportedError) as caught:
+        compiled.save(tmp_path / "a")
+    assert (
+        f"save: entry {number} (f32[2, 3]) of timed cannot be kept, since timed calls time.time, "
+        "expected one of which all reads can be compared in another process"
+    ) == str(caught.value)
+    assert ["save(path, partial=True) writes the 2 other entries."] == caught.value.__notes__
+    with pytest.warns(UserWarning, match=rf"timed is saved without entry {number} \(f32\[2, 3\]\)"):
+        (left_out,) = compiled.save(tmp_path / "a", partial=True)
+    assert (number, "f32[2, 3]", "timed calls time.time") == (
+        left_out.number,
+        left_out.arguments,
+        left_out.reason,
+    )
+    ready = al.load(tmp_path / "a", timed, compiles=False)
+    assert [2.0] * 3 == ready(al.ones(3)).tolist()
+    with pytest.raises(al.GuardError, match="no entry of timed serves this call"):
+        ready(al.ones(2, 3))
+    assert () == cached_once(al.ones(3)).save(tmp_path / "b", partial=True)
+    with pytest.raises(al.UnsupportedError, match="cannot be kept"):
+        cached_once(al.ones(2, 3)).save(tmp_path / "c", partial=True)
+
+
+def cached_once(x: Any) -> Any:
+    compiled = cached(timed)
+    compiled(x)
+    return compiled
+
+
+@pytest.mark.rules("CACHE-15", "CACHE-18")
+def test_a_loaded_function_is_saved_and_shown_before_it_is_called(tmp_path):
+    compiled = cached(weighted)
+    compiled(al.ones(3))
+    cold = saved(scaled, tmp_path / "a", al.ones(3, requires_grad=True))
+    for function in (scaled, None):
+        ready = al.load(tmp_path / "a", function)
+        assert "scaled_forward" in str(ready.forward_graph)
+        assert ready.backward_graph is not None and ready.meta.training
+        ready.save(tmp_path / "b")
+        ready(al.ones(3, requires_grad=True))
+        ready.save(tmp_path / "c")
+        assert cold == (tmp_path / "b").read_bytes() == (tmp_path / "c").read_bytes()
+    with pytest.raises(al.ArgumentError, match="scaled has no entry yet"):
+        print(ready.source if ready.entries.clear() is None else "")
+
+
+@pytest.mark.rules("CACHE-17")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+def test_what_is_no_regular_file_is_an_error_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for load in (al.load, al.export.load):
+        with pytest.raises(al.FormatError, match="pipe' is no regular file, expected one"):
+            load(tmp_path / "pipe")
+        for limit in (None, -1, 1.5):
+            with pytest.raises(al.ArgumentError, match="argument 'max_bytes' is .*expected a numb"):
+                load(__file__, max_bytes=limit)

@@ -27,7 +27,7 @@ def test_after_any_change_a_cached_run_is_the_fresh_run():
 
 def test_the_law_finds_a_cache_that_takes_all_floats_for_one(monkeypatch):
     monkeypatch.setitem(value_images._PLAIN, float, lambda value: "float")
-    assert changes.run(20, seed=2, each=10).wrong
+    assert changes.run(20, seed=3, each=10).wrong
 
 
 def test_the_law_finds_a_cache_that_reads_no_code(monkeypatch):
@@ -35,3 +35,8 @@ def test_the_law_finds_a_cache_that_reads_no_code(monkeypatch):
     monkeypatch.setattr(read_set, "digest_of", lambda code: "one")
     monkeypatch.setattr(recording, "digest_of", lambda code: "one")
     assert changes.run(20, seed=3, each=10).wrong
+
+
+def test_the_law_finds_a_cache_for_which_functions_of_libraries_are_alike(monkeypatch):
+    monkeypatch.setattr(value_images, "library_name_of", lambda function: "one")
+    assert changes.run(20, seed=4, each=10).wrong

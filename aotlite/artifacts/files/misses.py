@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from aotlite.artifacts.files import store
+from aotlite.artifacts.files.image_paths import inner_difference
 from aotlite.artifacts.reads.value_images import differing_part
 from aotlite.backends.native.cache.disk_cache import UnsoundError, files, read
 
@@ -34,10 +35,13 @@ def in_words(difference: tuple[str, str, str]) -> str:
 
     >>> in_words(("SCALE", "float 0x1.0000000000000p+1", "float 0x1.8000000000000p+1"))
     'SCALE is 3.0, was 2.0 when it was compiled'
+    >>> in_words(("net", "#0 mine.Net(w: #1 (int 1, int 2))", "#0 mine.Net(w: #1 (int 1, int 4))"))
+    'net.w[1] is 4, was 2 when it was compiled'
     """
     name, before, now = difference
+    path, before, now = inner_difference(before, now)
     was, found = differing_part(_plain(before), _plain(now), MOST)
-    return f"{name} is {found}, was {was} when it was compiled"
+    return f"{name}{path} is {found}, was {was} when it was compiled"
 
 
 def _plain(image: str) -> str:

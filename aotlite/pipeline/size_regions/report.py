@@ -24,6 +24,7 @@ from aotlite.pipeline.options import Options
 from aotlite.pipeline.recompile_limit import Miss
 from aotlite.pipeline.request import CompiledEntry
 from aotlite.pipeline.size_regions.proof.witnesses import Unrepeatable
+from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.pipeline.size_regions.region import SizeRegion
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -214,17 +215,17 @@ class EntryReports:
     @property
     def forward_graph(self) -> Graph:
         """The forward graph of the newest entry. Raises ArgumentError before the first call."""
-        return self._newest().partition.forward
+        return self._shown().partition.forward
 
     @property
     def backward_graph(self) -> Graph | None:
         """The backward graph of the newest entry; None if nothing is differentiable."""
-        return self._newest().partition.backward
+        return self._shown().partition.backward
 
     @property
     def partition(self) -> Partition:
         """Both graphs of the newest entry, and the values saved between them."""
-        return self._newest().partition
+        return self._shown().partition
 
     @property
     def source(self) -> str:
@@ -242,7 +243,13 @@ class EntryReports:
     @property
     def meta(self) -> FunctionMeta:
         """The metadata of the newest entry."""
-        return self._newest().meta
+        return self._shown().meta
+
+    def _shown(self) -> CompiledEntry | StageRecords:
+        """The newest entry, or its records in the file that the function was loaded from."""
+        bundle = getattr(self, "bundle", None)
+        loaded: StageRecords | None = None if bundle is None or self.entries else bundle.newest()
+        return self._newest() if loaded is None else loaded
 
     def _newest(self) -> CompiledEntry:
         if not self.entries:
