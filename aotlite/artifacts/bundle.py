@@ -68,13 +68,13 @@ class SavedEntries:
 
     def save(
         self, path: str | os.PathLike[str], *, partial: bool = False
-    ) -> tuple[LeftOutEntry, ...]:
+    ) -> tuple[LeftOutEntry, ...] | None:
         """Writes all entries to a file, which `aotlite.load` reads in another process (CACHE-15).
 
         The function must have been compiled with `artifact_cache=True`, and called or prepared, or
         loaded. An entry that no file can hold (CACHE-3) is an UnsupportedError with its reason;
-        with `partial` it is left out, with a warning, and returned. A file of this name is replaced
-        as a whole.
+        with `partial` it is left out, with a warning, and the entries that are left out are
+        returned. A file of this name is replaced as a whole.
         """
         of, left_out, kept = _of(self), tuple(_left_out(self)), tuple(_kept(self))
         if left_out and not (switch("partial", partial) and kept):
@@ -83,7 +83,7 @@ class SavedEntries:
         if left_out:
             reasons = "; ".join(map(str, left_out))
             warnings.warn(f"save: {self._name} is saved without {reasons}", stacklevel=2)
-        return left_out
+        return left_out if partial else None
 
 
 def _left_out(compiled: SavedEntries) -> Iterator[LeftOutEntry]:

@@ -376,7 +376,7 @@ def test_entries_that_can_be_kept_are_saved_where_others_cannot(tmp_path):
     ) == str(caught.value)
     assert ["save(path, partial=True) writes the 2 other entries."] == caught.value.__notes__
     with pytest.warns(UserWarning, match=rf"timed is saved without entry {number} \(f32\[2, 3\]\)"):
-        (left_out,) = compiled.save(tmp_path / "a", partial=True)
+        (left_out,) = compiled.save(tmp_path / "a", partial=True) or ()
     assert (number, "f32[2, 3]", "timed calls time.time") == (
         left_out.number,
         left_out.arguments,
