@@ -50,15 +50,12 @@ class FlatArguments:
     spec: Any
     form: Any
     """Containers, dict keys in order, places of ndarrays."""
+    key: Any
+    """The key of calls that share entries: the form, and which containers are one."""
     shared: frozenset[Any] = frozenset()
     """The paths of containers that are passed in several places (GEN-14)."""
     takes_fakes: bool = False
     """Whether tensors of a fake mode are accepted: an export runs nothing (EXP-18)."""
-
-    @property
-    def key(self) -> Any:
-        """The key of calls that share entries."""
-        return (self.form, self.shared) if self.shared else self.form
 
     @property
     def is_flat(self) -> bool:
@@ -121,8 +118,12 @@ def call_of(args: tuple[object, ...], kwargs: dict[str, object]) -> FlatArgument
     # Specs of dicts are equal whatever the order of their keys, which a function can see.
     is_nested = kwargs or any(isinstance(arg, (dict, list, tuple)) for arg in args)
     orders = dict_orders(whole) if is_nested else ()
-    shared = shared_containers(args, kwargs) if is_nested else frozenset()
-    return FlatArguments(args, kwargs, given, leaves, spec, (spec, orders, arrays), shared)
+    # Beside args, kwargs and the pair of both: one container alone lies in one place.
+    containers = spec.num_nodes - spec.num_leaves - 3
+    shared = shared_containers(args, kwargs) if containers > 1 else frozenset()
+    form = spec, orders, arrays
+    key = (form, shared) if shared else form
+    return FlatArguments(args, kwargs, given, leaves, spec, form, key, shared)
 
 
 def on_leaves(

@@ -37,6 +37,7 @@ _DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 _SEQUENCES = (list, collections.deque)
 _WRITABLE = frozenset((*_DICTS, *_SEQUENCES))
 _LEAVES = (*PLAIN, Tensor, TrackedObject)
+_LEAF_TYPES = frozenset((*PLAIN, Tensor))
 _RESULTS = (*_LEAVES, SymInt, SymBool, SymFloat, SizeFloat)
 
 
@@ -120,22 +121,20 @@ def shared_containers(args: object, kwargs: object) -> frozenset[Path]:
     return frozenset([path for found in paths.values() if len(found) > 1 for path in found])
 
 
-def _has_shared(args: object, kwargs: object) -> bool:
+def _has_shared(args: Any, kwargs: Any) -> bool:
     """Whether there are such; asked for each call with containers."""
     met: set[int] = set()
-    stack: list[Any] = [args, kwargs]
-    while stack:
-        value = stack.pop()
-        kind = type(value)
-        if kind in _WRITABLE:
-            if id(value) in met:
-                return True
-            met.add(id(value))
-            stack += value.values() if kind in _DICTS else value
-        elif kind is tuple:
-            stack += value
-        elif kind is not Tensor and kind not in PLAIN and not isinstance(value, _LEAVES):
-            stack += () if isinstance(value, np.ndarray) else _children(value) or ()
+    levels: list[Any] = [args, kwargs.values()]
+    for level in levels:  # grows while it is walked
+        for value in [each for each in level if type(each) not in _LEAF_TYPES]:
+            kind = type(value)
+            if kind in _WRITABLE:
+                if id(value) in met:
+                    return True
+                met.add(id(value))
+                levels.append(value.values() if kind in _DICTS else value)
+            elif not isinstance(value, (*_LEAVES, np.ndarray)):
+                levels.append(value if isinstance(value, tuple) else _children(value) or ())
     return False
 
 

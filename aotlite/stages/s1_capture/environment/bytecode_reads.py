@@ -45,6 +45,10 @@ WRITES = frozenset(
 """Methods of containers that change them and return nothing of their contents."""
 _ASKS = ("get", "setdefault", "pop")
 """Methods that return one item."""
+_HANDS_ON = frozenset(
+    "YIELD_VALUE SEND BEFORE_WITH BEFORE_ASYNC_WITH GET_AWAITABLE GET_AITER".split()
+)
+"""Instructions that give a value to somebody, and push another one in its place."""
 OF_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 OF_VARIABLES = {
     "cell": ("LOAD_DEREF", "LOAD_CLASSDEREF"),
@@ -72,8 +76,11 @@ def steps_of(code: types.CodeType) -> tuple[dis.Instruction, ...]:
     return tuple([step for step in dis.get_instructions(code) if step.opname not in _NOISE])
 
 
-def reads(steps: Sequence[dis.Instruction], at: int, items: Items) -> bool:
-    """Whether the value loaded at `at` is used in a way that reads the item under these keys."""
+def reads(
+    steps: Sequence[dis.Instruction], at: int, items: Items, *, existence: bool = False
+) -> bool:
+    """Whether the value loaded at `at` is used in a way that reads the item under these keys. With
+    `existence`, whether it is there: also a value that is dropped is read (`try: box.n`)."""
     for key in items:
         use = _use(steps, at)
         if use.what in ("changed", "dropped"):
@@ -89,7 +96,8 @@ def reads(steps: Sequence[dis.Instruction], at: int, items: Items) -> bool:
         if use.what == "asked":
             return True
         at = use.at
-    return _use(steps, at).what not in ("changed", "dropped")
+    what = _use(steps, at).what
+    return what != "changed" and (existence or what != "dropped")
 
 
 def _asks_length(use: _Use) -> bool:
@@ -129,6 +137,8 @@ def _use(steps: Sequence[dis.Instruction], at: int) -> _Use:
             return _Use("dropped")
         if above == 0 and step.opname in OF_ATTRIBUTES:
             return _method(steps, now)
+        if above == 0 and step.opname in _HANDS_ON:
+            return _READ
         if above == 1 and step.opname == "CONTAINS_OP":  # it is the key, below the container
             return _READ
         if above == 0 and step.opname == "CONTAINS_OP":

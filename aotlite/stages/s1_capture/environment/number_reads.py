@@ -47,17 +47,20 @@ def first_read(
     leaves: list[object],
     codes: Iterable[types.CodeType],
     asked: Mapping[str, object],
+    *,
+    existence: bool,
 ) -> Location | None:
     """The first instruction that reads the item under these keys of the object at a path.
 
     `codes` are those that may run, `asked` what getters ask for. An object that no name in code
-    refers to (an argument of a `partial`) counts as read at the first instruction.
+    refers to (an argument of a `partial`) counts as read at the first instruction. `existence`:
+    the item was not there before, or is not any more.
     """
     kind, key = place.path[-1] if place.path else ("", None)
     owner = AccessPath(place.argument, place.function, place.path[:-1]).resolve(leaves)
     all_codes = [each for code in codes for each in with_inner(code)]
     if kind in _BY_NAME:
-        found = _first_of_attribute(all_codes, _BY_NAME[kind](key), items)
+        found = _first_of_attribute(all_codes, _BY_NAME[kind](key), items, existence=existence)
         if found is not None or _BY_NAME[kind](key) not in asked:
             return found
     if kind in OF_VARIABLES and isinstance(owner, types.FunctionType):
@@ -81,21 +84,29 @@ def variable(function: types.FunctionType, kind: str, key: Any) -> str:
 
 # ----------------------------------------------------------------------------------- the searches
 def _first(
-    codes: Iterable[types.CodeType], loads: Sequence[str], name: str, items: Items
+    codes: Iterable[types.CodeType],
+    loads: Sequence[str],
+    name: str,
+    items: Items,
+    *,
+    existence: bool = False,
 ) -> Location | None:
     for code in codes:
         steps = steps_of(code)
         for at, step in enumerate(steps):
-            if loads_name(step, loads, name) and reads(steps, at, items):
+            if loads_name(step, loads, name) and reads(steps, at, items, existence=existence):
                 return code, step.offset
     return None
 
 
 def _first_of_attribute(
-    codes: Sequence[types.CodeType], name: str, items: Items
+    codes: Sequence[types.CodeType], name: str, items: Items, *, existence: bool
 ) -> Location | None:
     """The first read of an attribute, also by a function that is given its name as a text."""
-    found = _first(codes, OF_ATTRIBUTES, name, items)
+    found = _first(codes, OF_ATTRIBUTES, name, items, existence=existence)
+    if found is None and existence:
+        asks = [code for code in codes if "hasattr" in code.co_names and name in texts_in(code)]
+        found = (asks[0], 0) if asks else None
     found = found or _first(codes, OF_ATTRIBUTES, "__dict__", (name, *items))
     found = found or _first_by_call(codes, "vars", name, items)
     return found or next(
@@ -167,10 +178,22 @@ def _texts_between(
     steps: Sequence[dis.Instruction], at: int, call: int | None
 ) -> tuple[tuple[str, ...], bool]:
     """The texts that a call of `getattr` is given; whether they are parts of a computed name."""
-    given = steps[at + 1 : call]
-    texts = tuple([x.argval for x in given if x.opname == "LOAD_CONST" and type(x.argval) is str])
-    is_made = any(x.opname.startswith(("BINARY_OP", "BUILD_", "FORMAT_")) for x in given)
-    return texts, is_made or not texts
+    given = [step for step in steps[at + 1 : call] if step.opname != "PRECALL"]
+    texts = tuple([x.argval for x in given if _is_text(x)])
+    if call is None or steps[call].arg != 2:  # with a default
+        is_computed = any(x.opname.startswith(_COMPUTES) for x in given)
+        return (() if is_computed else texts), is_computed or not texts
+    if _is_text(given[-1]):
+        return (given[-1].argval,), False
+    return (texts if given[-1].opname.startswith(_JOINS) else ()), True
+
+
+def _is_text(step: dis.Instruction) -> bool:
+    return step.opname == "LOAD_CONST" and type(step.argval) is str
+
+
+_JOINS = ("BINARY_OP", "BUILD_STRING", "FORMAT_")
+_COMPUTES = ("BINARY_", "BUILD_STRING", "FORMAT_", "CALL")
 
 
 # -------------------------------------------------------------------------------- names in texts

@@ -26,11 +26,13 @@ from aotlite.stages.s1_capture.environment.object_contents import (
 
 def fill(thing: object, copy: Any) -> None:
     """Restores the contents of a container, an array or an object, if they changed."""
-    if is_a(thing, HELD):
+    if type(copy) is list:
         _fill_container(thing, copy)
     elif type(thing) is np.ndarray:
         if thing.tobytes() != copy.tobytes():
             thing[...] = copy
+    elif is_a(thing, type):
+        _fill_class(thing, copy)
     elif not is_a(thing, TrackedObject):
         _fill_object(thing, copy)
 
@@ -51,6 +53,14 @@ def _identities(content: list[Any], base: type) -> list[object]:
     if base in DICTS:
         return [(id(key), id(value)) for key, value in content]
     return [id(each) for each in content]
+
+
+def _fill_class(kind: Any, own: Mapping[str, object]) -> None:
+    now = dict(vars(kind))
+    for name in now.keys() | own.keys():
+        was = own.get(name, NOTHING)
+        if now.get(name, NOTHING) is not was:
+            type.__delattr__(kind, name) if was is NOTHING else type.__setattr__(kind, name, was)
 
 
 def _fill_object(thing: object, held: Mapping[str, object]) -> None:

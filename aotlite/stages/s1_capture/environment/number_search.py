@@ -75,8 +75,9 @@ class World:
     """At each path the numbers found, by their keys in nested containers, and other objects."""
     objects: dict[Name, Any] = attrs.field(factory=dict)
     """Plain objects, functions, Modules and optimizers, by the path on which they were found."""
-    held: dict[int, tuple[Any, Any]] = attrs.field(factory=dict)
-    """Containers, objects and small arrays by `id`, each with a copy of its contents."""
+    held: dict[tuple[int, str], tuple[Any, Any]] = attrs.field(factory=dict)
+    """Containers, objects, classes and small arrays by `id`, each with a copy of its contents, or
+    of its attributes."""
     variables: list[tuple[AccessPath, Any]] = attrs.field(factory=list)
     codes: dict[types.CodeType, None] = attrs.field(factory=dict)
     asked: dict[str, None] = attrs.field(factory=dict)
@@ -87,17 +88,18 @@ class World:
         """Records an object; returns its attributes, with their paths."""
         held = attributes(thing)
         self.objects[name_of(at)] = thing
-        self.held[id(thing)] = thing, held
+        self.held[id(thing), "attributes"] = thing, held
         return [(at.then("attr", name), each) for name, each in held.items()]
 
     def keep(self, thing: Any) -> None:
         """Copies the contents of a container or array that is not large."""
-        if id(thing) in self.held:
+        key = id(thing), "contents"
+        if key in self.held:
             return
         if is_small_array(thing):
-            self.held[id(thing)] = thing, thing.copy()
+            self.held[key] = thing, thing.copy()
         elif is_a(thing, HELD) and base_of(thing).__len__(thing) <= MANY:
-            self.held[id(thing)] = thing, content_of(thing)
+            self.held[key] = thing, content_of(thing)
 
 
 def world_of(function: object, leaves: list[Any], *, keeps: bool) -> World:
@@ -165,9 +167,21 @@ class _Walk:
             if found in _CONTAINERS:
                 if self.keeps:
                     world.keep(inner)
+                if is_object(inner):
+                    self._open(at, inner)
+                if found == "dict" or found == "set":
+                    self._open_keys(inner)
             elif inner is not NOTHING:
                 numbers[items] = inner
                 self._open(at, inner)
+
+    def _open_keys(self, thing: Any) -> None:
+        """Looks into objects that are keys of a dict, or items of a set."""
+        base = base_of(thing)
+        if base.__len__(thing) <= MANY and not _PLAIN.issuperset(map(type, base.__iter__(thing))):
+            for key in list(base.__iter__(thing)):
+                if is_object(key):
+                    self._open(AccessPath(None, key), key)
 
     # --- what is no container
     def _open(self, at: AccessPath, thing: Any) -> None:
@@ -211,6 +225,9 @@ class _Walk:
         if is_object(thing):
             self.queue += self.world.meet(thing, at)
             self._class(kind)
+            if not isinstance(thing, TrackedObject):
+                of = at.then("member", "__class__")
+                self.world.numbers[name_of(of)] = of, {(): kind}
         elif own := attributes_of(thing):  # of a library: what is asked for by name
             self._owners.append(_Owner(at, thing))
             self.queue += [(at.then("attr", x), own[x]) for x in _OF_WRAPPERS if x in own]
@@ -220,9 +237,16 @@ class _Walk:
     def _class(self, kind: Any) -> None:
         if any(kind is each for each in GETTERS):
             self._getter(AccessPath(None, kind), kind)
-        if id(kind) not in self._classes:
-            self._classes.add(id(kind))
-            self._owners.append(_Owner(AccessPath(None, kind), kind))
+        if id(kind) in self._classes:
+            return
+        self._classes.add(id(kind))
+        at = AccessPath(None, kind)
+        self._owners.append(_Owner(at, kind))
+        if is_users(kind):
+            self.world.objects[name_of(at)] = kind
+            self.world.held[id(kind), "attributes"] = kind, dict(vars(kind))
+        if type(kind) is not type and is_users(type(kind)):
+            self._class(type(kind))
 
     def _generator(self, at: AccessPath, thing: Any) -> None:
         for code in codes_in(thing):
@@ -258,7 +282,7 @@ class _Walk:
                 self._names.append(name)
 
     # --- functions
-    def _function(self, place: AccessPath, function: types.FunctionType) -> None:
+    def _function(self, _: AccessPath, function: types.FunctionType) -> None:
         """Looks into the variables of a function, which may run."""
         at = AccessPath(None, function)
         cells = [
@@ -269,6 +293,10 @@ class _Walk:
             function
         ):  # a wrapper of a library: its own numbers are its own business
             self.queue += [each for each in cells if _is_users_thing(each[1])]
+            for place, value in cells:
+                if type(value) is dict:
+                    inner = [(place.then("item", key), each) for key, each in value.items()]
+                    self.queue += [each for each in inner if _is_users_thing(each[1])]
             if "__wrapped__" in vars(function):
                 self.queue.append((at.then("attr", "__wrapped__"), vars(function)["__wrapped__"]))
             return

@@ -63,13 +63,14 @@ _ITERATORS: tuple[type, ...] = (
     *[each for each in vars(itertools).values() if isinstance(each, type)],
 )
 _QUEUES = (queue.Queue, queue.SimpleQueue)
+_SIGNALS = (threading.Event, threading.Semaphore, threading.Barrier)
 _WRAPPED = (
     *(collections.UserDict, collections.UserList, collections.UserString),
     *(weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet),
 )
 """Classes of Python's library that hold their contents in `data`."""
 _STATEFUL: tuple[type, ...] = (
-    *(*_ITERATORS, types.GeneratorType, *_QUEUES, *_WRAPPED, collections.ChainMap),
+    *(*_ITERATORS, types.GeneratorType, *_QUEUES, *_SIGNALS, *_WRAPPED, collections.ChainMap),
     *(bytearray, array.array, io.StringIO, io.BytesIO, contextvars.ContextVar),
 )
 
@@ -171,8 +172,9 @@ def is_object(thing: object) -> bool:
     if issubclass(kind, enum.Enum):
         return is_users(kind)
     found = category(kind)
-    # An iterator or container of a user's class has attributes, too.
-    return found == "object" or found == "stateful" and is_users(kind)
+    if found in ("object", "other", "number"):
+        return found == "object"
+    return is_users(kind)  # an iterator or container of a user's class has attributes, too
 
 
 def attributes(thing: object) -> dict[str, object]:
@@ -250,6 +252,9 @@ def state_image(thing: Any, depth: int = 8) -> object:
         return kind, _part(attributes_of(thing).get("maps"), depth)
     if issubclass(kind, queue.Queue):
         return kind, _part(attributes_of(thing).get("queue"), depth)
+    if issubclass(kind, _SIGNALS):
+        own = attributes_of(thing).values()
+        return kind, tuple([(type(each), each) for each in own if type(each) in PLAIN])
     if issubclass(kind, queue.SimpleQueue):
         return kind, queue.SimpleQueue.qsize(thing)
     if issubclass(kind, contextvars.ContextVar):

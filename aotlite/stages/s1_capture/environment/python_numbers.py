@@ -73,7 +73,8 @@ class SelfChangedNumbers:
         after = world_of(recorder.function, leaves, keeps=False)
         codes, asked = self._before.codes | after.codes, self._before.asked | after.asked
         for place, items, was, became in _changes(self._before, after):
-            location = first_read(place, items, leaves, codes, asked)
+            existence = not items and (was is NOTHING or became is NOTHING)
+            location = first_read(place, items, leaves, codes, asked, existence=existence)
             if location is not None:
                 what = _text(place, items, leaves)
                 self._put_back(leaves)
