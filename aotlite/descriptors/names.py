@@ -25,6 +25,7 @@ from aotlite.ir.graph.symbolic.binding import parameters_of
 from aotlite.nn.module import Module, state_places
 from aotlite.nn.parameter import Buffer, Parameter
 from aotlite.pipeline.arguments import FlatArguments, call_of
+from aotlite.pipeline.containers.argument_writes import writes_containers
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Containers
 from aotlite.stages.records.convention import Convention
@@ -99,6 +100,8 @@ class Names:
         self._leaf_paths = optree.tree_paths(whole, none_is_leaf=True)
         spec = entry.containers.spec
         self._result_paths = [] if spec is None else spec.paths()
+        if writes_containers(spec):  # those of results, and of what is put into arguments
+            self._result_paths = [at[1:] if at[0] == 0 else at for at in self._result_paths]
 
     def of_graph(self, graph: Graph) -> GraphDescriptors:
         """The descriptors of a graph of this entry, at any stage after the third."""

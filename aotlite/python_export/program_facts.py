@@ -23,6 +23,7 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Family, Hidden, MutatedInput, Primal
 from aotlite.ir.graph.symbolic.binding import names_among
+from aotlite.pipeline.containers.argument_writes import writes_containers
 from aotlite.pipeline.request import CompiledEntry
 from aotlite.python_export.file_functions import _window
 from aotlite.python_export.file_parts import entry_name
@@ -166,6 +167,11 @@ def program_of(
         raise _refused(
             f"argument {texts[index]} is also reached as {state_key(way, call.leaves, texts)}",
             "Pass that tensor as an argument alone, or reach it only outside of the arguments.",
+        )
+    if writes_containers(entry.containers.spec):
+        raise _refused(
+            "the function changes a list or dict among its arguments",
+            "Return what it puts there, and put it into the container outside.",
         )
     state = _state(entry, call, texts)
     return facts_of(

@@ -234,6 +234,8 @@ def test_what_is_exported_does_not_write_containers():
     for export in (al.export.program, lambda f, *args: al.freeze(f, args[1])(args[0])):
         with pytest.raises(al.UnsupportedError, match="changes argument"):
             export(f if export is al.export.program else lambda out, x: f(x, out), al.ones(1), {})
+    with pytest.raises(al.UnsupportedError, match="to_python: the function changes a list or dict"):
+        al.compile(f).to_python(args=(al.ones(1), {}))
 
 
 def test_a_function_that_raises_leaves_containers_as_they_were():

@@ -196,6 +196,11 @@ def _text(path: Path) -> str:
 
 
 # ---------------------------------------------------------------------------------- as results
+def writes_containers(spec: Any) -> bool:
+    """Whether results with this spec have new contents of containers among the arguments."""
+    return spec is not None and spec.type is WrittenContainers
+
+
 class WrittenContainers(NamedTuple):
     """The results of a function, and the new contents of containers among its arguments.
 

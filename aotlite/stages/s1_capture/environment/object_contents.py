@@ -253,8 +253,8 @@ def state_image(thing: Any, depth: int = 8) -> object:
     if issubclass(kind, queue.Queue):
         return kind, _part(attributes_of(thing).get("queue"), depth)
     if issubclass(kind, _SIGNALS):
-        own = attributes_of(thing).values()
-        return kind, tuple([(type(each), each) for each in own if type(each) in PLAIN])
+        flags = [each for each in attributes_of(thing).values() if type(each) in PLAIN]
+        return kind, tuple([(type(each), each) for each in flags])
     if issubclass(kind, queue.SimpleQueue):
         return kind, queue.SimpleQueue.qsize(thing)
     if issubclass(kind, contextvars.ContextVar):
