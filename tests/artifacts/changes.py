@@ -17,7 +17,7 @@ import tempfile
 import time
 import types
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import attrs
@@ -114,13 +114,14 @@ def _set(name: str, value: str | None) -> None:
         os.environ[name] = value
 
 
-def _arguments(program: Program) -> tuple[Any, ...]:
+def _arguments(program: Program, more: int = 0) -> tuple[Any, ...]:
+    """The arguments of a call; of one with so many elements more."""
     values = {
         name[5:]: eval(v)
         for name, v in program.values.items()
         if name.startswith("call:") and name != "call:dtype"
     }
-    dtype, size = getattr(al, program.values["call:dtype"]), values["size"]
+    dtype, size = getattr(al, program.values["call:dtype"]), values["size"] + more
     draws = np.random.default_rng(values["values"]).uniform(0.5, 1.5, (2, 2 * size))
     x = al.tensor(draws[0].tolist(), dtype=dtype)
     x = x[::2] if values["strided"] else x[:size].clone()
@@ -148,6 +149,10 @@ def outcome(program: Program, *, cached: bool) -> Outcome:
             **{name: value for name, value in options.items() if value is not None},
         )
         model, (x, y, n) = module.Net(), _arguments(program)
+        earlier = eval(program.values["call:earlier"])
+        if earlier is not None:  # a call of another size: the sizes of the next one are symbols
+            with al.set_grad_enabled(program.values["call:mode"] == "True"), suppress(Exception):
+                compiled(module.Net(), *_arguments(program, earlier))
         with al.set_grad_enabled(program.values["call:mode"] == "True"):
             try:
                 loss, other = compiled(model, x, y, n)
@@ -160,7 +165,7 @@ def outcome(program: Program, *, cached: bool) -> Outcome:
             except al.AotliteError as caught:  # a saved value that the program wrote
                 error = f"{type(caught).__name__}: {caught}"
         found = [loss, other, x, y, x.grad, *[p.grad for p in model.parameters()]]
-        (entry,) = compiled.entries
+        entry = compiled.entries[-1]
         backward = entry.partition.backward
         graphs = f"{entry.partition.forward}", f"{backward}", f"{entry.meta}", f"{entry.convention}"
         return Outcome(error, tuple(map(_bytes, found)), graphs)

@@ -377,6 +377,7 @@ CALL_SLOTS = (
     Slot("call:strided", ("False", "True")),
     Slot("call:mode", ("True", "False")),
     Slot("call:number", ("2.0", "3.0", "2")),
+    Slot("call:earlier", ("None", "1", "3")),
     Slot("call:values", ("0", "1", "2"), DATA),
     Slot("option:partition", ("None", "'default'", "'min_cut'")),
     Slot("option:keep_inference_input_mutations", ("None", "True", "False")),
@@ -448,4 +449,5 @@ def drawn(draw: random.Random, most: int = 5) -> Program:
     values = {slot.name: slot.values[0] for slot in CALL_SLOTS}
     mine = [slot for slot in empty.slots if slot not in CALL_SLOTS]
     values |= {slot.name: draw.choice(slot.values) for slot in mine}
+    values["call:earlier"] = ("None", "None", "1")[len(mine) % 3]
     return Program(parts, values)
