@@ -20,6 +20,7 @@ from aotlite.artifacts.files.kept_entry import KeptEntry
 from aotlite.artifacts.reads.function_names import name_of
 from aotlite.artifacts.reads.option_reads import (
     options_as_data,
+    options_from,
     options_of,
     portable_versions,
     versions,
@@ -35,7 +36,7 @@ from aotlite.ir.errors import (
 )
 from aotlite.ir.filesystem.atomic_files import read_whole, write_whole
 from aotlite.pipeline import CompiledEntry
-from aotlite.pipeline.options import Options, make_options, switch
+from aotlite.pipeline.options import Options, switch
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.pipeline.size_regions.region import shown_partition
 
@@ -130,16 +131,9 @@ def _unkept(
 def _of(compiled: SavedEntries) -> tuple[str, dict[str, Any]]:
     """The name of the function, and the options as data."""
     function, options = compiled.function, compiled.options
-    if options.dynamic_shapes is not None:
-        raise noted(
-            UnsupportedError(
-                f"save: the option dynamic_shapes of {compiled._name} is no data, expected none"
-            ),
-            "Marks of tensors, and dynamic=True, make sizes symbols, too.",
-        )
-    given = options_as_data(options)
     try:
-        same = options_of(make_options(**given)) == options_of(options)
+        given = options_as_data(options)
+        same = options_of(options_from(given)) == options_of(options)
     except NoImage as error:
         raise UnsupportedError(
             f"save: {compiled._name} has {error}, expected options that another process compares"

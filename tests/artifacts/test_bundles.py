@@ -181,11 +181,6 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
         al.UnsupportedError,
         "since a size depends on values of tensors",
     ),
-    "named sizes": (
-        lambda path: saved(scaled, path, al.ones(2), dynamic_shapes={"x": {0: al.Dim("n")}}),
-        al.UnsupportedError,
-        "the option dynamic_shapes of scaled is no data",
-    ),
 }
 
 

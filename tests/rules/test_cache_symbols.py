@@ -156,6 +156,28 @@ def test_named_sizes_and_bounds_are_those_of_the_cold_run():
     assert (("s0: n",), ("s0 is 0 to 8",)) == (row.names, row.bounds)
 
 
+@pytest.mark.rules("CACHE-20", "CACHE-15")
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        {"x": {0: al.Dim("n", max=8)}},
+        [{0: al.Dim("n", min=2), 1: None}],
+        ({0: True},),
+    ],
+    ids=["dict", "list", "tuple"],
+)
+def test_named_sizes_are_those_of_the_bundle(shapes, tmp_path):
+    compiled = cached(scaled, dynamic_shapes=shapes)
+    compiled(al.ones(5, 4))
+    compiled.save(tmp_path / "a")
+    ready = al.load(tmp_path / "a", scaled)
+    assert ready.options.dynamic_shapes == shapes
+    assert 64.0 == ready(al.ones(8, 4)).item()
+    ready(al.ones(8, 4, 2))  # compiled, with the names of the bundle
+    assert 2 == len(ready.entries)
+    assert all("s0" in row.arguments[0] for row in ready.regions())
+
+
 REASONS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "counts": (lambda x: x.nonzero(), (al.ones(3),), "a size depends on values of tensors"),
     "floats": (

@@ -20,10 +20,10 @@ import attrs
 
 from aotlite.artifacts.files.kept_entry import KeptEntry, kept_entry_of
 from aotlite.artifacts.reads.call_images import Line
-from aotlite.artifacts.reads.option_reads import portable_versions
+from aotlite.artifacts.reads.option_reads import options_from, portable_versions
 from aotlite.ir.errors import ArgumentError, FormatError, noted
 from aotlite.ir.graph.files.parser import parsed
-from aotlite.pipeline.options import Options, make_options
+from aotlite.pipeline.options import Options
 
 FORMAT: Final = "aotlite bundle"
 VERSION: Final = 1
@@ -45,7 +45,7 @@ class Bundle:
     function: str
     """`module:qualname` of the function it was made of."""
     options: Mapping[str, Any]
-    """The arguments of `make_options`."""
+    """Those of `options_as_data`."""
     entries: tuple[KeptEntry, ...]
 
     def written(self) -> bytes:
@@ -67,8 +67,8 @@ class Bundle:
     def made_options(self) -> Options:
         """The options of the function. Raises FormatError for what are none."""
         try:
-            return make_options(**self.options)
-        except (ArgumentError, TypeError) as error:
+            return options_from(self.options)
+        except (ArgumentError, TypeError, ValueError) as error:
             raise _wrong(f"the options are others ({error})"[:200], "those of compile") from None
 
 

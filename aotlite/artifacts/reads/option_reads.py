@@ -6,9 +6,10 @@ Rules: CACHE-2, CACHE-3. Spec: `specs/artifacts.md`.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -23,8 +24,10 @@ from aotlite.artifacts.reads.code_owners import own_folders
 from aotlite.artifacts.reads.value_images import NoImage
 from aotlite.backends.lookup import backend_from
 from aotlite.backends.protocol import Backend
+from aotlite.ir.graph.files.parser import parsed
 from aotlite.ir.provenance.library_files import file_states
-from aotlite.pipeline.options import Options
+from aotlite.pipeline.options import Options, make_options
+from aotlite.pipeline.size_regions.named_dimensions import Dim
 
 _NOT_READ = frozenset(
     "recompile_limit recompile_limit_is_error instance_limit enable_log artifact_cache "
@@ -111,7 +114,8 @@ def _contents() -> str:
 
 
 def options_as_data(options: Options) -> dict[str, Any]:
-    """The options of a function whose entries are kept, as the arguments of `make_options`."""
+    """The options of a function whose entries are kept, as JSON: what `options_from` reads. Raises
+    NoImage."""
     found: dict[str, Any] = {}
     for field in attrs.fields(Options):
         value = getattr(options, field.name)
@@ -123,7 +127,51 @@ def options_as_data(options: Options) -> dict[str, Any]:
                 found["wait"] = False
         elif type(value) in (int, bool, str) and value != field.default:
             found[field.name] = value
+    if options.dynamic_shapes is not None:
+        found["dynamic_shapes"] = json.dumps(_shape_words(options.dynamic_shapes))
     return {**found, "verify": options.verify}
+
+
+def options_from(data: Mapping[str, Any]) -> Options:
+    """The options of JSON. Raises ArgumentError, TypeError, ValueError or FormatError for what are
+    none."""
+    given = dict(data)
+    if type(given.get("dynamic_shapes")) is str:
+        given["dynamic_shapes"] = _shapes_of(parsed(given["dynamic_shapes"], MOST_SHAPES, 48))
+    return make_options(**given)
+
+
+MOST_SHAPES = 1 << 19
+"""The most bytes of an option `dynamic_shapes`."""
+
+
+def _shape_words(value: object) -> Any:
+    """What `dynamic_shapes` says, as JSON."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case Dim(name=name, min=least, max=most):
+            return {"dim": [name, least, most]}
+        case dict():
+            return {"dict": [[_shape_words(x), _shape_words(y)] for x, y in value.items()]}
+        case list() | tuple() if type(value) in (list, tuple):
+            return {type(value).__name__: [_shape_words(each) for each in value]}
+    raise NoImage(f"the option dynamic_shapes, with a {type(value).__qualname__}")
+
+
+def _shapes_of(words: Any) -> Any:
+    match words:
+        case None | bool() | int() | str():
+            return words
+        case {"dim": [name, least, most]}:
+            return Dim(name, min=least, max=most)
+        case {"dict": [*pairs]}:
+            return {_shapes_of(key): _shapes_of(each) for key, each in pairs}
+        case {"list": [*items]}:
+            return [_shapes_of(each) for each in items]
+        case {"tuple": [*items]}:
+            return tuple([_shapes_of(each) for each in items])
+    raise ValueError(f"dynamic_shapes has {words!r:.60}")
 
 
 @cache
