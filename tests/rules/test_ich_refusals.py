@@ -62,14 +62,6 @@ def test_a_view_of_memory_between_elements_is_refused(printer):
     assert "shows memory between the elements of f32[3, 3][6, 2]" in str(caught.value)
 
 
-@pytest.mark.rules("ICH-9")
-def test_sizes_as_symbols_are_refused(printer):
-    graph = graph_of(lambda x: x * 2.0, al.ones(3), dynamic=True)
-    with pytest.raises(al.UnsupportedError) as caught:
-        printer[1](graph)
-    assert "whose sizes are symbols, expected numbers" in str(caught.value)
-
-
 @pytest.mark.rules("ICH-6")
 def test_a_division_by_0_does_not_end_the_process():
     """The processor traps: onnxruntime divides without a look at the divisor."""

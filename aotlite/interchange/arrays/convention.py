@@ -7,18 +7,25 @@ stands in the convention with its value. Spec: `specs/onnx.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
 import numpy as np
 
 from aotlite.interchange.arrays.target import Value
+from aotlite.interchange.sizes.program_sizes import (
+    ProgramSizes,
+    sizes_of,
+    value_of,
+    values_in,
+)
 from aotlite.ir.arrays import Array
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import RNG_INPUTS, RNG_OUTPUTS, Hidden, MutatedInput, Role
 from aotlite.ir.ops.shape.copies import COPY_
+from aotlite.ir.symbols.symint import SymInt
 
 
 @attrs.frozen
@@ -39,8 +46,10 @@ class ProgramConvention:
     state of a program, or the place where a compiled function found a tensor."""
     gradients: Mapping[str, str]
     """Output -> the qualified name, or the input, whose gradient it is."""
-    types: Mapping[str, tuple[str, tuple[int, ...]]]
-    """Input -> its dtype, by NumPy's name, and its shape."""
+    types: Mapping[str, tuple[str, tuple[int | str, ...]]]
+    """Input -> its dtype, by NumPy's name, and its shape; a size that is a symbol is a text."""
+    sizes: ProgramSizes
+    """The symbols, and the conditions on them."""
 
     @property
     def names(self) -> list[str]:
@@ -124,9 +133,14 @@ def convention_of(source: Graph | HasForward, signature: Any = None) -> ProgramC
             gradients = {**backward.gradients_to_parameters, **backward.gradients_to_user_inputs}
     copies = tuple([f"updated_{name}" for name in closing])
     metas: list[tuple[str, Any]] = [(str(node.role), node.meta) for node in graph.placeholders]
-    types = {name: (meta.dtype.numpy.name, tuple(meta.shape)) for name, meta in metas}
+    types = {name: (meta.dtype.numpy.name, _shown(meta.shape)) for name, meta in metas}
     results = inputs, outputs, tuple(literals), updates, copies
-    return ProgramConvention(*results, named, gradients, types)
+    sizes = sizes_of(graph, getattr(getattr(source, "records", None), "guards", None))
+    return ProgramConvention(*results, named, gradients, types, sizes)
+
+
+def _shown(shape: Sequence[Any]) -> tuple[int | str, ...]:
+    return tuple([str(size) if type(size) is SymInt else size for size in shape])
 
 
 def _states(graph: Graph) -> dict[str, str]:
@@ -144,8 +158,10 @@ def checked(what: str, convention: Mapping[str, Any], inputs: Mapping[str, objec
     wanted: list[str] = convention["inputs"]
     if set(inputs) != set(wanted):
         raise ArgumentError(f"{what}: the inputs are {', '.join(inputs)}, expected {wanted}")
-    for name, (dtype, shape) in convention["types"].items():
+    symbols = values_in(what, convention, inputs)
+    for name, (dtype, texts) in convention["types"].items():
         value: Any = inputs[name]
+        shape = [value_of(n, symbols) if type(n) is str else n for n in texts]
         found = str(getattr(value, "dtype", type(value).__name__)), np.shape(value)
         if found != (dtype, tuple(shape)):
             got = f"{found[0]}{list(found[1])}"

@@ -18,11 +18,13 @@ from aotlite.interchange.arrays.scan import scanned
 from aotlite.interchange.arrays.target import ArrayTarget, NotPrinted, Value
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry import sizes
 from aotlite.ir.geometry.single_element import without_few
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import PureOp, ViewOp
 from aotlite.ir.ops.precision import number_in
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
+from aotlite.ir.symbols.symint import SymInt
 
 
 # ------------------------------------------------------------------------------------------ views
@@ -83,8 +85,8 @@ def sliced(
     step: int,
 ) -> Value:
     """Positions of a dimension at equal distances."""
-    begin, stop, _ = slice(start, end, step).indices(x.shape[dim])
-    return _cut(t, x, dim, begin, max(begin, stop), step)
+    begin, stop = sizes.slice_bounds(start, end, x.shape[dim])
+    return _cut(t, x, dim, begin, stop, step)
 
 
 def _cut(t: ArrayTarget, x: Value, dim: int, begin: int, end: int, step: int) -> Value:
@@ -204,12 +206,18 @@ def _put_together(t: ArrayTarget, x: Value, dtype: DType, ratio: int) -> Value:
 @lowering_of("full")
 def filled(t: ArrayTarget, meta: TensorMeta, size: object, number: Any, *rest: object) -> Value:
     """An array of one number."""
-    return t.full(meta.shape, number_in(meta.dtype, number), meta.dtype)
+    return _full(t, meta, number)
 
 
 @lowering_of("fill")
 def refilled(t: ArrayTarget, meta: TensorMeta, x: Value, number: Any) -> Value:
     """An array of one number like another."""
+    return _full(t, meta, number)
+
+
+def _full(t: ArrayTarget, meta: TensorMeta, number: Any) -> Value:
+    if isinstance(number, SymInt):  # a size: its value is known in each call
+        return t.broadcast(t.cast(t.size(number), meta.dtype), meta.shape)
     return t.full(meta.shape, number_in(meta.dtype, number), meta.dtype)
 
 
@@ -277,10 +285,10 @@ def slice_replaced(
     step: int,
 ) -> Value:
     """Positions of a dimension replaced."""
-    begin, stop, _ = slice(start, end, step).indices(x.shape[dim])
+    begin, stop = sizes.slice_bounds(start, end, x.shape[dim])
     if step != 1:
         return NotImplemented
-    return _spliced(t, x, source, dim % len(x.shape), begin, max(begin, stop))
+    return _spliced(t, x, source, dim % len(x.shape), begin, stop)
 
 
 def _spliced(t: ArrayTarget, x: Value, part: Value, dim: int, begin: int, end: int) -> Value:

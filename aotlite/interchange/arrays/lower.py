@@ -19,6 +19,7 @@ from aotlite.interchange.arrays.geometry import in_window, window_replaced
 from aotlite.interchange.arrays.kernel import by_loops
 from aotlite.interchange.arrays.registry import LOWERINGS
 from aotlite.interchange.arrays.target import ArrayTarget, NotPrinted, Value
+from aotlite.interchange.sizes.program_sizes import has_symbols, limit_in
 from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph import Graph, Node
@@ -29,6 +30,7 @@ from aotlite.ir.ops.shape.copies import COPY_
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views.scatters import AS_STRIDED_SCATTER
 from aotlite.ir.provenance.location import place_of
+from aotlite.ir.symbols.proving import Demands, Unproved
 
 INSTEAD = (
     "Instead: keep this op out of what is exported, pass a decomposition for it "
@@ -36,10 +38,13 @@ INSTEAD = (
 )
 
 
-def lower(graph: Graph, t: ArrayTarget, inputs: Mapping[Node, Value]) -> dict[Node, Any]:
+def lower(
+    graph: Graph, t: ArrayTarget, inputs: Mapping[Node, Value], demands: Demands | None = None
+) -> dict[Node, Any]:
     """The array of each value of a graph, and of each closing copy that of the written input.
 
-    `inputs` has the placeholders. Raises UnsupportedError for an op that the target lacks.
+    `inputs` has the placeholders; `demands` gets what lowerings ask of sizes that are symbols.
+    Raises UnsupportedError for an op that the target lacks, or has for few sizes alone.
     """
     values: dict[Node, Any] = dict(inputs)
     for node in graph.nodes:
@@ -48,13 +53,17 @@ def lower(graph: Graph, t: ArrayTarget, inputs: Mapping[Node, Value]) -> dict[No
             values[node] = t.constant(array, node.dtype)
         elif node.op == "call":
             values[node] = _lowered(graph, node, t, values)
+            limit = None if demands is None else limit_in(demands)
+            if limit is not None:
+                text = f"has another form where not {' '.join(limit)}"
+                raise _refusal(node, t, text)
     return values
 
 
-def expanded(graph: Graph) -> Graph:
+def expanded(graph: Graph, *, symbols: bool = False) -> Graph:
     """The graph in ops that have an expression, loops or a lowering. Raises UnsupportedError for
-    sizes that are symbols."""
-    for node in graph.nodes:
+    sizes that are symbols, where the target has none."""
+    for node in graph.nodes if not symbols else ():
         for meta in node.meta if type(node.meta) is tuple else (node.meta,):
             if type(meta) is TensorMeta and is_symbolic((*meta.shape, *meta.stride)):
                 raise UnsupportedError(
@@ -71,9 +80,12 @@ def _lowered(graph: Graph, node: Node, t: ArrayTarget, values: dict[Node, Any]) 
     try:
         _require_real(node)
         made = _called(t, node, args, layouts)
+        _check(node, made)
     except NotPrinted as reason:
         raise _refusal(node, t, str(reason)) from None
-    _check(node, made)
+    except Unproved as reason:
+        text = f"asks for {reason}, which is another number in each call"
+        raise _refusal(node, t, text) from None
     return made
 
 
@@ -126,6 +138,8 @@ def _check(node: Node, made: Any) -> None:
     for value, meta in pairs:
         if isinstance(meta, TensorMeta):
             got, expected = (value.dtype, value.shape), (meta.dtype, meta.shape)
+            if got != expected and has_symbols(meta.shape):
+                raise NotPrinted(f"has the shape {meta.shape} of symbols, got {value.shape}")
             assert got == expected, f"{node.target.name}: {got}, expected {expected}"
 
 

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from aotlite.interchange.arrays.registry import lowering_of
-from aotlite.interchange.arrays.target import NARROW, ArrayTarget, ConvolutionWindow, Value
+from aotlite.interchange.arrays.target import (
+    NARROW,
+    ArrayTarget,
+    ConvolutionWindow,
+    Value,
+    broadcast_shapes,
+)
 from aotlite.ir import dtypes
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.precision import accumulator
@@ -169,7 +175,7 @@ def product(t: ArrayTarget, meta: TensorMeta, a: Value, b: Value) -> Value:
         return NotImplemented
     left = t.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
     right = t.reshape(b, (*b.shape, 1)) if len(b.shape) == 1 else b
-    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    batch = broadcast_shapes(left.shape[:-2], right.shape[:-2])
     left = t.broadcast(t.cast(left, dtype), (*batch, *left.shape[-2:]))
     right = t.broadcast(t.cast(right, dtype), (*batch, *right.shape[-2:]))
     shape = (*batch, left.shape[-2], right.shape[-1])

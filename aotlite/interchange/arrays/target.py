@@ -19,11 +19,13 @@ import attrs
 import numpy as np
 
 from aotlite.backends.loops.combiners import combiner
+from aotlite.interchange.sizes.program_sizes import has_symbols
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import Array
 from aotlite.ir.dtypes import DType
 from aotlite.ir.graph import Node
 from aotlite.ir.scalar.primitives import COMPARISONS, PRIMITIVE
+from aotlite.ir.symbols.symint import SymInt
 
 FOLDED = 1 << 12
 """The most elements of an array of constants that is computed here."""
@@ -61,6 +63,8 @@ class ArrayTarget(ABC):
 
     name: str
     """What messages call it."""
+    has_symbols = False
+    """Whether sizes may be symbols."""
 
     @abstractmethod
     def begin(self, name: str, node: Node) -> None:
@@ -68,12 +72,18 @@ class ArrayTarget(ABC):
 
     # ------------------------------------------------------------------------------- constants
     def constant(self, elements: object, dtype: DType) -> Value:
-        """The array as a constant of the program; printed when it is used."""
+        """The array as a constant of the program; printed when it is used. A size that is a symbol
+        is a number that the program computes."""
+        if isinstance(elements, SymInt):
+            return self.cast(self.size(elements), dtype)
         array = np.asarray(elements, dtype.numpy)
         return Value(None, dtype, array.shape, array=array)
 
     def positions(self, count: int, rank: int = 1, dim: int = 0) -> Value:
         """0, 1, 2, ... along `dim` of an array of this rank, int64."""
+        if isinstance(count, SymInt):
+            line = self.emit_positions(count)
+            return self.reshape(line, [count if k == dim else 1 for k in range(rank)])
         shape = [count if k == dim else 1 for k in range(rank)]
         return self.constant(np.arange(count).reshape(shape), dtypes.int64)
 
@@ -120,12 +130,12 @@ class ArrayTarget(ABC):
     ) -> Value:
         """The elements from `begin` up to `end`, which lie inside of the array; steps from 1."""
         step = step or [1] * len(x.shape)
-        cuts = tuple([slice(*each) for each in zip(begin, end, step, strict=True)])
-        shape = tuple([len(range(n)[cut]) for n, cut in zip(x.shape, cuts, strict=True)])
+        parts = list(zip(begin, end, step, strict=True))
+        shape = tuple([b - a if by == 1 else -((a - b) // by) for a, b, by in parts])
         if shape == x.shape:
             return x
         if x.array is not None:
-            return self.constant(x.array[cuts], x.dtype)
+            return self.constant(x.array[tuple([slice(*each) for each in parts])], x.dtype)
         if 0 in shape:
             return self.full(shape, 0, x.dtype)
         return self.emit_slice(x, begin, end, step, shape)
@@ -155,7 +165,8 @@ class ArrayTarget(ABC):
         """The elements in reverse order along dimensions."""
         for dim in dims:
             if x.shape[dim] > 1:
-                order = self.constant(np.arange(x.shape[dim])[::-1].copy(), dtypes.int64)
+                last = self.size(x.shape[dim] - 1)
+                order = self.primitive("sub", last, self.positions(x.shape[dim]))
                 x = self.take(x, order, dim)
         return x
 
@@ -210,7 +221,7 @@ class ArrayTarget(ABC):
     def primitive(self, op: str, *operands: Value) -> Value:
         """A primitive of scalar expressions on arrays of one dtype, which broadcast."""
         dtype = dtypes.bool_ if op in COMPARISONS else operands[0].dtype
-        shape = np.broadcast_shapes(*[each.shape for each in operands])
+        shape = broadcast_shapes(*[each.shape for each in operands])
         if self._is_folded(shape, *operands):
             with np.errstate(all="ignore"):
                 found = PRIMITIVE[op].numpy(*[_known(each) for each in operands])
@@ -239,8 +250,8 @@ class ArrayTarget(ABC):
             if condition.array.all() or not condition.array.any():
                 chosen = then if condition.array.all() else other
                 shapes = [each.shape for each in (condition, then, other)]
-                return self.broadcast(chosen, np.broadcast_shapes(*shapes))
-        shape = np.broadcast_shapes(condition.shape, then.shape, other.shape)
+                return self.broadcast(chosen, broadcast_shapes(*shapes))
+        shape = broadcast_shapes(condition.shape, then.shape, other.shape)
         if self._is_folded(shape, condition, then, other):
             found = np.where(_known(condition), _known(then), _known(other))
             return self.constant(found, then.dtype)
@@ -287,8 +298,18 @@ class ArrayTarget(ABC):
 
     # ------------------------------------------------------------------------- for each printer
     def _is_folded(self, shape: Sequence[int], *values: Value) -> bool:
-        known = all(each.array is not None for each in values)
+        known = all(each.array is not None for each in values) and not has_symbols(shape)
         return known and math.prod(shape) <= FOLDED
+
+    def emit_positions(self, count: int) -> Value:
+        """0, 1, 2, ... up to a size that is a symbol."""
+        raise NotPrinted(f"counts to {count}, which is another number in each call")
+
+    def size(self, size: Any) -> Value:
+        """A size as a number of the program, 0-d int64. Of a symbol, where the target has one."""
+        if isinstance(size, SymInt):
+            raise NotPrinted(f"needs {size}, which is another number in each call")
+        return self.constant(size, dtypes.int64)
 
     @abstractmethod
     def has_function(self, name: str, dtype: DType) -> bool:
@@ -386,3 +407,18 @@ class ConvolutionWindow:
 def _known(x: Value) -> Array:
     assert x.array is not None
     return x.array
+
+
+def broadcast_shapes(*shapes: Sequence[Any]) -> tuple[Any, ...]:
+    """NumPy's rule, for sizes that may be symbols: those that are not 1 are one expression."""
+    if all(type(size) is not SymInt for shape in shapes for size in shape):
+        return np.broadcast_shapes(*[tuple(shape) for shape in shapes])
+    rank = max(map(len, shapes))
+    laid = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    result = []
+    for sizes in zip(*laid, strict=True):
+        large = [size for size in sizes if not (type(size) is int and size == 1)]
+        if any(size != large[0] for size in large[1:]):
+            raise NotPrinted(f"joins sizes {' and '.join(map(str, large))}, which may differ")
+        result.append(large[0] if large else 1)
+    return tuple(result)

@@ -14,6 +14,8 @@ import json
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from aotlite.interchange.arrays.convention import (
     HasForward,
     ProgramConvention,
@@ -25,8 +27,11 @@ from aotlite.interchange.arrays.lower import expanded, lower
 from aotlite.interchange.arrays.target import Value
 from aotlite.interchange.onnx import kernels
 from aotlite.interchange.onnx.printer import OnnxPrinter
+from aotlite.interchange.sizes.program_sizes import demands_of, table_in, with_demands
 from aotlite.ir.errors import ArgumentError, MissingExtraError, UnsupportedError
 from aotlite.ir.graph import Graph
+from aotlite.ir.symbols.proving import proving
+from aotlite.ir.symbols.symint import SymInt
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -67,7 +72,7 @@ def to_onnx(
         )
     graph = graph_of(source)
     convention = convention_of(source, signature)
-    printer, outputs = _printed(graph, convention, opset)
+    printer, outputs, convention = _printed(graph, convention, opset)
     nodes, initializers = printer.used()
     imported = [helper.make_opsetid("", opset)]
     made = helper.make_model(
@@ -110,21 +115,26 @@ def loaded(path: str | PathLike[str]) -> ModelProto:
 
 def _printed(
     graph: Graph, convention: ProgramConvention, opset: int
-) -> tuple[OnnxPrinter, list[tuple[str, Value]]]:
+) -> tuple[OnnxPrinter, list[tuple[str, Value]], ProgramConvention]:
     printer = OnnxPrinter(opset)
-    inputs = {}
+    inputs: dict[Any, Value] = {}
     for node in graph.placeholders:
         meta: Any = node.meta
         inputs[node] = printer.input(input_name(node.role), meta.dtype, meta.shape)
     for name in convention.names:
         printer.reserve(name)
-    simple = expanded(graph)
-    given = dict(zip(simple.placeholders, inputs.values(), strict=True))
-    values = lower(simple, printer, given)
-    results = convention.values(simple, values)
+    table = table_in(graph)
+    demands = demands_of(table)
+    with proving(table, demands=demands):
+        printer.sizes.bind(convention.sizes.bindings)
+        simple = expanded(graph, symbols=True)
+        given = dict(zip(simple.placeholders, inputs.values(), strict=True))
+        values = lower(simple, printer, given, demands)
+        results = convention.values(simple, values)
+        sizes = with_demands(convention.sizes, demands)
     for name, value in results:
         printer.result(value, name)
-    return printer, results
+    return printer, results, attrs.evolve(convention, sizes=sizes)
 
 
 def _info(helper: Any, value: Value, name: str) -> Any:
@@ -134,4 +144,5 @@ def _info(helper: Any, value: Value, name: str) -> Any:
             "with no complex ones"
         )
     kind = helper.np_dtype_to_tensor_dtype(value.dtype.numpy)
-    return helper.make_tensor_value_info(name, kind, value.shape)
+    shape = [str(size) if isinstance(size, SymInt) else size for size in value.shape]
+    return helper.make_tensor_value_info(name, kind, shape)

@@ -14,12 +14,21 @@ import attrs
 import numpy as np
 
 from aotlite.interchange.arrays.formulas import FORMULAS
-from aotlite.interchange.arrays.target import ArrayTarget, ConvolutionWindow, NotPrinted, Value
+from aotlite.interchange.arrays.target import (
+    ArrayTarget,
+    ConvolutionWindow,
+    NotPrinted,
+    Value,
+    broadcast_shapes,
+)
 from aotlite.interchange.onnx import kernels
+from aotlite.interchange.onnx.size_nodes import SizeNodes
+from aotlite.interchange.sizes.program_sizes import has_symbols
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.graph import Node
 from aotlite.ir.provenance.location import place_of
+from aotlite.ir.symbols.symint import SymInt
 
 Ints = Sequence[int]
 
@@ -28,6 +37,7 @@ class OnnxPrinter(ArrayTarget):
     """Collects nodes and initializers, in the order of the calls."""
 
     name = "ONNX"
+    has_symbols = True
 
     def __init__(self, opset: int) -> None:
         self.opset = opset
@@ -39,6 +49,7 @@ class OnnxPrinter(ArrayTarget):
         self._place = ""
         self._taken: set[str] = set()
         self._constants: dict[tuple[object, ...], str] = {}
+        self.sizes = SizeNodes(self)
 
     # ------------------------------------------------------------------------------------ nodes
     def begin(self, name: str, node: Node) -> None:
@@ -113,7 +124,16 @@ class OnnxPrinter(ArrayTarget):
                 kept.append(node)
         return kept[::-1], [each for each in self.initializers if each.name in needed]
 
+    def size(self, size: Any) -> Value:
+        return self.sizes.number(size) if isinstance(size, SymInt) else super().size(size)
+
+    def emit_positions(self, count: int) -> Value:
+        first, step = (self.constant(number, dtypes.int64) for number in (0, 1))
+        return self.node("Range", [first, self.size(count), step], dtypes.int64, (count,))
+
     def _ints(self, numbers: Ints) -> Value:
+        if has_symbols(numbers):
+            return self.sizes.numbers(numbers)
         return self.constant(np.array(numbers, np.int64), dtypes.int64)
 
     def _in(
@@ -140,6 +160,7 @@ class OnnxPrinter(ArrayTarget):
         return self.node("Transpose", [x], x.dtype, shape, perm=list(order))
 
     def emit_broadcast(self, x: Value, shape: tuple[int, ...]) -> Value:
+        _require_elements(shape)  # ONX-7
         size = self._ints(shape)
         return self._in(
             "Expand", [x], lambda xs: self.node("Expand", [xs[0], size], xs[0].dtype, shape)
@@ -265,12 +286,13 @@ class OnnxPrinter(ArrayTarget):
 
     def emit_function(self, name: str, operands: Sequence[Value], dtype: DType) -> Value:
         kind = kernels.FUNCTIONS[name][0]
-        shape = np.broadcast_shapes(*[each.shape for each in operands])
+        shape = broadcast_shapes(*[each.shape for each in operands])
         attributes = {"fmod": 1} if kind == "Mod" else {}
         return self.node(kind, operands, dtype, shape, **attributes)
 
     # ------------------------------------------------------------------------------- reductions
     def emit_reduce(self, kind: str, x: Value, dims: Ints, shape: tuple[int, ...]) -> Value:
+        _require_elements(x.shape)
         if kind in ("max", "min") and x.dtype is dtypes.uint64:
             return self._reduced_unsigned(kind, x, dims, shape)
         if kind in ("sum", "prod") and not x.dtype.is_floating_point:
@@ -287,7 +309,7 @@ class OnnxPrinter(ArrayTarget):
         rows = [math.prod([x.shape[k] for k in part]) for part in (kept, dims)]
         laid = self.reshape(self.transpose(x, [*kept, *dims]), rows)
         if kind == "sum":
-            ones = self.constant(np.ones((rows[1], 1)), x.dtype)
+            ones = self.full((rows[1], 1), 1, x.dtype)
             return self.reshape(self.product(laid, ones), shape)
         while (count := laid.shape[1]) > 1:
             if count % 2:
@@ -379,3 +401,10 @@ class OnnxPrinter(ArrayTarget):
                 end[dim] -= step - 1
                 x = self.slice(x, [0] * len(end), end)
         return x
+
+
+def _require_elements(shape: Sequence[Any]) -> None:
+    """Makes it a condition that sizes that are symbols are not 0."""
+    for size in shape:
+        if isinstance(size, SymInt) and size < 1:
+            raise NotPrinted(f"has the size {size}, which is 0 where the graph was traced")

@@ -16,6 +16,7 @@ import numpy as np
 
 from aotlite.interchange.arrays.convention import called, checked
 from aotlite.interchange.onnx.model import KEY, loaded, to_onnx
+from aotlite.interchange.sizes.program_sizes import value_of, values_in
 from aotlite.ir.arrays import Array
 from aotlite.ir.errors import ArgumentError, MissingExtraError
 from aotlite.ir.graph import Graph
@@ -59,7 +60,8 @@ class OnnxProgram:
         if self._session is None:
             return {}
         names = [each.name for each in self._session.get_outputs()]
-        return dict(zip(names, _ran(self._session, inputs, names), strict=True))
+        sizes = values_in("onnx", self.convention, inputs)
+        return dict(zip(names, _ran(self._session, inputs, names, sizes), strict=True))
 
     def step(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
         """The outputs, and the inputs of the next step: with the new values of those that the
@@ -102,7 +104,9 @@ def _session(model: ModelProto) -> Any:
     )
 
 
-def _ran(session: Any, inputs: Mapping[str, Array], names: list[str]) -> list[Array]:
+def _ran(
+    session: Any, inputs: Mapping[str, Array], names: list[str], sizes: Mapping[str, int]
+) -> list[Array]:
     """Runs a session; arrays of 16- and 8-bit floats that NumPy lacks go in as their bits."""
     import onnxruntime
 
@@ -120,7 +124,7 @@ def _ran(session: Any, inputs: Mapping[str, Array], names: list[str]) -> list[Ar
         binding.bind_ortvalue_input(name, value)
     made = {}
     for each in session.get_outputs():
-        made[each.name] = _bound(binding, each)
+        made[each.name] = _bound(binding, each, sizes)
     session.run_with_iobinding(binding)
     values = dict(zip(names, binding.get_outputs(), strict=True))
     found = [made[name] for name in names]
@@ -134,14 +138,15 @@ _KINDS = {"bfloat16": 16, "float8_e4m3fn": 17, "float8_e5m2": 19}
 """NumPy's name of an extension dtype -> the number of ONNX's type."""
 
 
-def _bound(binding: Any, output: Any) -> Array | None:
+def _bound(binding: Any, output: Any, sizes: Mapping[str, int]) -> Array | None:
     """Binds an output; to memory of its own where NumPy lacks the dtype."""
     name = output.type.removeprefix("tensor(").removesuffix(")")
     known = {"bfloat16": "bfloat16", "float8e4m3fn": "float8_e4m3fn", "float8e5m2": "float8_e5m2"}
     if name not in known:
         binding.bind_output(output.name)
         return None
-    made = np.zeros(output.shape, getattr(ml_dtypes, known[name]))
+    shape = [value_of(size, sizes) if isinstance(size, str) else size for size in output.shape]
+    made = np.zeros(shape, getattr(ml_dtypes, known[name]))
     kind = _KINDS[known[name]]
     binding.bind_output(output.name, "cpu", 0, kind, made.shape, made.ctypes.data)
     return made

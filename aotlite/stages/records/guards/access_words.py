@@ -1,8 +1,9 @@
 """The words of access paths, and of the arguments of what stands for a function of the user's.
 
+    freeze(weighted, w, net)     weighted.net.scale      an attribute of net, which is fixed
+
 A frozen function is captured as a function of frozen tensors and arguments, which calls the user's
-function. Words leave that out: `weighted.net.scale` is the way through it to `net.scale`, where
-`net` is an argument that it fixes. Used by guards, metadata and errors. Spec:
+function. Words leave that out. Used by guards, metadata and errors. Spec:
 `specs/s1_capture.md`.
 """
 

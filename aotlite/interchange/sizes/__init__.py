@@ -1,0 +1,1 @@
+"""Sizes as symbols in programs that leave."""
