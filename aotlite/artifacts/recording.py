@@ -94,7 +94,7 @@ class Recording:
         if facts.offset_read or facts.sizes:
             raise NoImage("the function reads where an input lies in memory, and sizes are symbols")
         root = written_root(at_rest(cut), higher, sizes)
-        document = encoded(root, guards=sizes.table.log)
+        document = encoded(root, guards=sizes.table.log, checks=False)
         kept = KeptEntry(*of, records_written(document), symbols=symbols)
         _check_again(kept, document)
         return kept
@@ -176,7 +176,7 @@ def _check_again(kept: KeptEntry, document: Document) -> None:
         back = decoded_entry(kept)
         assert back.symbols is not None
         root = written_root(back.cut, back.higher, back.symbols.sizes)
-        again = encoded(root, guards=back.symbols.sizes.table.log)
+        again = encoded(root, guards=back.symbols.sizes.table.log, checks=False)
     except (AotliteError, LookupError, TypeError, ValueError) as error:
         raise NoImage(f"its sizes cannot be read back ({f'{error}'[:160]})") from None
     if again != document:

@@ -51,7 +51,7 @@ def cached_on_cpu(function: Callable[..., Any], **options: Any) -> Any:
 
 def kept(function: Callable[..., Any]) -> Any:
     """The function, compiled so that it can be saved."""
-    COMPILED.append(cached(function, dynamic=False))
+    COMPILED.append(cached(function))
     return COMPILED[-1]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import aotlite as al
+from aotlite.artifacts import recording
 from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.pipeline.size_regions.region import SizeRegion
 from tests.artifacts import sized_programs
@@ -225,6 +226,32 @@ def test_a_document_whose_symbols_do_not_fit_together_is_a_format_error(part, tm
     (tmp_path / "a").write_bytes(json.dumps(head).encode() + b"\n" + changed)
     with pytest.raises(al.FormatError):
         called(al.load(tmp_path / "a", branching, compiles=False), [5])
+
+
+@pytest.mark.rules("CACHE-20", "CACHE-3")
+def test_what_is_other_when_it_is_read_back_is_not_kept(monkeypatch):
+    """A document without the sizes of its graphs, and one that is read with another condition."""
+    whole, read = recording.written_root, recording.decoded_entry
+
+    def without_sizes(*records: Any) -> Any:
+        cut, higher, (metas, numbers, _) = whole(*records)
+        return cut, higher, (metas, numbers, ())
+
+    def with_another(kept: Any) -> Any:
+        entry = read(kept)
+        del entry.symbols.sizes.table.log[0]
+        return entry
+
+    changes = {"written_root": without_sizes, "decoded_entry": with_another}
+    reasons = []
+    for name, change in changes.items():
+        with monkeypatch.context() as patch, outcomes() as found:
+            patch.setattr(recording, name, change)
+            called(cached(branching, dynamic=True), [5])
+        assert ["miss", "bypass"] == found
+        reasons.append(found.why)
+    assert reasons[0].startswith("its sizes cannot be read back (artifact: the graph branching_")
+    assert "its sizes are others when they are read back" == reasons[1]
 
 
 @needs_compiler

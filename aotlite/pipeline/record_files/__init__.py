@@ -87,17 +87,19 @@ def encoded(
     outside: Mapping[str, object] | None = None,
     places: bool = True,
     with_headers: bool = False,
+    checks: bool = True,
 ) -> Document:
     """The document of records: a record of `table`, or a container of such and of plain values.
 
     `guards` are the conditions on symbols that the document keeps. `outside` are objects that are
     no data, by the names under which the reader is given them again: the function of access paths,
     classes of Modules. `places=False` leaves out the users' lines of graphs. `with_headers` adds
-    the headers of graphs. Equal records give equal documents (REC-1). Raises UnsupportedError for
-    what is no data, and says what it is.
+    the headers of graphs; `checks=False` leaves the checks of graphs to who reads them back. Equal
+    records give equal documents (REC-1). Raises UnsupportedError for what is no data, and says what
+    it is.
     """
     with collector_paused():
-        writer = Writer(outside or {}, places=places)
+        writer = Writer(outside or {}, places=places, checks=checks)
         text = writer.text(root, guards)
         headers = tuple(map(header_text, writer.written)) if with_headers else ()
     return Document(text, tuple(writer.graphs), headers)

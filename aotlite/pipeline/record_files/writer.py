@@ -40,11 +40,11 @@ _TEST_NAMES: Final = {test: name for name, test in TESTS.items()}
 class Writer:
     """Writes records: `reference` writes one with all that it refers to."""
 
-    def __init__(self, outside: Mapping[str, object], *, places: bool) -> None:
+    def __init__(self, outside: Mapping[str, object], *, places: bool, checks: bool = True) -> None:
         self.entries: list[dict[str, Any]] = []
         self.metas: dict[TensorMeta, int] = {}
         self.graphs: list[str] = []
-        self._places = places
+        self._places, self._checks = places, checks
         self._outside = {id(value): name for name, value in outside.items()}
         self._known: dict[int, tuple[object, int]] = {}
         """By id: the object, which is kept alive, and its entry."""
@@ -105,7 +105,7 @@ class Writer:
         known = self._graphs.get(id(value))
         if known is None:
             known = self._graphs[id(value)] = value, len(self.graphs)
-            self.graphs.append(dumps(value, places=self._places))
+            self.graphs.append(dumps(value, places=self._places, checks=self._checks))
         return known[1]
 
     @property
