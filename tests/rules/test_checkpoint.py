@@ -34,6 +34,21 @@ def _gathered(x, w):
     return al.cat([rest, first * w[:1]])
 
 
+def test_a_region_fills_a_list_of_its_caller_once():
+    """It got a copy of the list. The second run, in the backward, gets one."""
+
+    def region(x, out):
+        out.append(x * 2)
+        return x.exp()
+
+    for compile in (plainly, lambda f, *args: al.compile(f, backend="reference")(*args)):
+        x, out = al.ones(2, requires_grad=True), []
+        y = compile(lambda x, out: al.checkpoint(region, x, out), x, out)
+        y.sum().backward()
+        assert [[2.0, 2.0]] == [each.tolist() for each in out]
+        assert np.allclose(y.tolist(), x.grad.tolist())
+
+
 LAYERS = {
     "matmul": lambda x, w: x @ w,
     "exp": lambda x, w: (x * 0.1).exp(),

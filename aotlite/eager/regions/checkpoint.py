@@ -69,7 +69,7 @@ def checkpoint(
     if not STATE.grad_mode:
         return function(*args, **kwargs)
     region = CheckpointRegion(function, args, kwargs, preserves=preserve_rng_state)
-    return region.first_run()
+    return region.first_run(args, kwargs)
 
 
 @contextmanager
@@ -142,9 +142,9 @@ class CheckpointRegion:
         return "checkpoint"
 
     # --- the first run
-    def first_run(self) -> Any:
-        """Runs the region, and returns its results."""
-        args, kwargs = self._arguments(self.given)
+    def first_run(self, args: Any, kwargs: Any) -> Any:
+        """Runs the region, and returns its results. It gets the caller's own lists and dicts: what
+        it changes in them is done once, since a second run gets copies (CKP-1)."""
         own = {id(t.storage) for t in self.given if t is not None}
         with watching(pack=(self.pack, unpack)), _inside(), ExitStack() as stack:
             if self.draws is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -56,6 +57,14 @@ def derivatives(lib: Any, kind: str, leaf: Any, seen: Any, cut: Any, run: Any = 
     return [first.tolist(), None if second is None else second.tolist()]
 
 
+def close(expected: list[Any], found: list[Any]) -> None:
+    """Elements in one place share what flows there: PyTorch divides in another order."""
+    for one, other in zip(expected, found, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
 @pytest.mark.torch
 @pytest.mark.draws(long=1500)
 @settings(max_examples=60)
@@ -67,13 +76,13 @@ def test_gradients_of_windows_are_those_of_pytorch(torch, of, leaf, seen):
     """Compiled the same, unless the window leaves the elements of the argument."""
     kind, cut = OF[of]
     expected = derivatives(torch, kind, leaf, seen, cut)
-    assert expected == derivatives(al, kind, leaf, seen, cut)
+    close(expected, derivatives(al, kind, leaf, seen, cut))
     try:
         found = derivatives(al, kind, leaf, seen, cut, al.compile)
     except al.UnsupportedError as error:
         assert "as_strided" in str(error)
     else:
-        assert expected == found
+        close(expected, found)
 
 
 def test_a_window_reaches_the_leaf_that_is_a_view():
