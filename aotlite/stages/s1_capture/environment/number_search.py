@@ -10,6 +10,7 @@ Used by `python_numbers`. Rule: CAP-14. Spec: `specs/s1_capture.md`.
 from __future__ import annotations
 
 import functools
+import sysconfig
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,6 +48,11 @@ from aotlite.stages.s1_capture.environment.object_contents import (
 _PLAIN = frozenset(PLAIN)
 _ALWAYS = ("forward", "backward", "vjp", "setup_context")
 """Methods that aotlite calls; those with two underscores are Python's."""
+_CALLED = frozenset(
+    "__init__ __call__ __getattr__ __getattribute__ __iter__ __next__ __enter__ __exit__ __len__ "
+    "__bool__ __eq__ __getitem__".split()
+)
+"""Of classes of installed packages, the methods that Python calls most."""
 _OF_CLASSES = (staticmethod, classmethod, property, functools.cached_property)
 _OF_WRAPPERS = ("__wrapped__", "function")
 """Attributes in which objects of libraries hold the function that they wrap."""
@@ -58,6 +64,10 @@ _PARTS: dict[type, tuple[str, ...]] = {
     functools.singledispatchmethod: ("func", "dispatcher"),
     type(functools.lru_cache(print)): ("__wrapped__",),
 }
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
+"""Folders of packages: a name that their code computes is hardly one of a user's object."""
+_MOST_OF_PACKAGES = 64
+"""At most so many functions of installed packages are looked into, those that are near first."""
 _CONTAINERS = ("list", "dict", "set", "array")
 Name = tuple[int | None, int, Any]
 """An access path as a dict key: its argument, its root and its steps."""
@@ -129,6 +139,7 @@ class _Walk:
     _known: set[str] = attrs.field(factory=lambda: {*_ALWAYS})
     _owners: list[_Owner] = attrs.field(factory=list)
     _classes: set[int] = attrs.field(factory=set)
+    _of_packages: int = 0
     _takes_texts: bool = False
     """Whether a function that takes names as texts is reached under a name of the user's."""
     _computed: list[tuple[str, ...]] = attrs.field(factory=list)
@@ -222,7 +233,11 @@ class _Walk:
 
     def _object(self, at: AccessPath, thing: Any) -> None:
         kind = type(thing)
-        if is_object(thing):
+        if is_object(thing) and _is_installed(kind):
+            self._owners.append(_Owner(at, thing))
+            self._class(kind)
+            self.world.meet(thing, at)
+        elif is_object(thing):
             self.queue += self.world.meet(thing, at)
             self._class(kind)
             if not isinstance(thing, TrackedObject):
@@ -284,33 +299,42 @@ class _Walk:
     # --- functions
     def _function(self, _: AccessPath, function: types.FunctionType) -> None:
         """Looks into the variables of a function, which may run."""
-        at = AccessPath(None, function)
+        at, code = AccessPath(None, function), function.__code__
         cells = [
             (at.then("cell", i), take(function, "cell", i))
             for i in range(len(function.__closure__ or ()))
         ]
-        if not _is_written_by_users(
-            function
-        ):  # a wrapper of a library: its own numbers are its own business
-            self.queue += [each for each in cells if _is_users_thing(each[1])]
-            for place, value in cells:
-                if type(value) is dict:
-                    inner = [(place.then("item", key), each) for key, each in value.items()]
-                    self.queue += [each for each in inner if _is_users_thing(each[1])]
-            if "__wrapped__" in vars(function):
-                self.queue.append((at.then("attr", "__wrapped__"), vars(function)["__wrapped__"]))
+        if not _is_written_by_users(function):
+            self._wrapper(at, function, cells)
             return
-        self._code(function.__code__)
+        is_installed = code.co_filename.startswith(_INSTALLED)
+        self._of_packages += is_installed
+        if is_installed and self._of_packages > _MOST_OF_PACKAGES:
+            return
+        self._code(code)
         self.queue += self.world.meet(function, at)
         self.queue += cells
         for key in [*range(len(function.__defaults__ or ())), *(function.__kwdefaults__ or ())]:
             self.queue.append((at.then("default", key), take(function, "default", key)))
-        code = function.__code__
         variables = names_used(code)[0]
         if "globals" in variables:
             variables = (*variables, *texts_in(code))
         for name in dict.fromkeys(variables):
-            self.queue.append((at.then("global", name), function.__globals__.get(name, NOTHING)))
+            value = function.__globals__.get(name, NOTHING)
+            if not (is_installed and isinstance(value, (type, _MODULE))):
+                self.queue.append((at.then("global", name), value))
+
+    def _wrapper(
+        self, at: AccessPath, function: types.FunctionType, cells: list[tuple[AccessPath, Any]]
+    ) -> None:
+        """Looks for what a library's function wraps: its own numbers are its own business."""
+        for place, value in cells:
+            inner = [(place, value)]
+            if type(value) is dict:
+                inner = [(place.then("item", key), each) for key, each in value.items()]
+            self.queue += [each for each in inner if _is_users_thing(each[1])]
+        if "__wrapped__" in vars(function):
+            self.queue.append((at.then("attr", "__wrapped__"), vars(function)["__wrapped__"]))
 
     def _code(self, code: types.CodeType) -> None:
         """Notes code that may run, and the names that it asks for."""
@@ -321,7 +345,8 @@ class _Walk:
         self._ask((*attributes, *variables, *(texts_in(code) if asks_by_text(code) else ())))
         if self._takes_texts:
             self._ask_texts(texts_in(code))
-        self._computed += computed_names(code)
+        if not code.co_filename.startswith(_INSTALLED):
+            self._computed += computed_names(code)
 
     def asked(self, start: int) -> Sequence[str]:
         """The names that code asks for, from number `start` on."""
@@ -344,9 +369,18 @@ def _is_users_thing(value: object) -> bool:
     return isinstance(value, tuple(_PARTS)) or is_object(value)
 
 
+def _in_package(kind: type) -> bool:
+    codes = [each.__code__ for each in vars(kind).values() if isinstance(each, types.FunctionType)]
+    return any(code.co_filename.startswith(_INSTALLED) for code in codes)
+
+
+_is_installed: Callable[[type], bool] = functools.lru_cache(maxsize=512)(_in_package)
+"""Whether a class is of an installed package: of its objects counts what code asks for by name."""
+
+
 def _matching(names: Iterable[str], computed: Sequence[tuple[str, ...]]) -> Iterator[str]:
     """The names that have all parts of one that code computes: `getattr(self, "on_" + kind)`."""
-    for name in names:
+    for name in names if computed else ():
         if any(all(part in name for part in parts) for parts in computed):
             yield name
 
@@ -369,7 +403,7 @@ class _Owner:
         if isinstance(self.thing, type):
             yield from self._of_class(names, computed, is_first=is_first)
             return
-        own = attributes_of(self.thing)
+        own = attributes(self.thing)
         kind = "module" if isinstance(self.thing, types.ModuleType) else "attr"
         if kind == "attr" or is_users(self.thing):
             for name in [*filter(own.__contains__, names), *_matching(own, computed)]:
@@ -384,7 +418,8 @@ class _Owner:
             own = vars(base)
             found = [*filter(own.__contains__, names), *_matching(own, computed)]
             if is_first:
-                found += [name for name in own if name.startswith("__") and name.endswith("__")]
+                dunder = [name for name in own if name.startswith("__") and name.endswith("__")]
+                found += filter(_CALLED.__contains__, dunder) if _is_installed(base) else dunder
             for name in found:
                 if (number, name) not in self._taken:
                     self._taken.add((number, name))
