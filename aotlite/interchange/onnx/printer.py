@@ -88,6 +88,9 @@ class OnnxPrinter(ArrayTarget):
     ) -> None:
         from onnx import helper
 
+        for name, value in attributes.items():
+            if has_symbols(value if isinstance(value, list) else [value]):
+                raise NotPrinted(f"has {name} {value} of {kind}, which are numbers")
         first = kernels.SINCE.get(kind, 0)
         if self.opset < first:
             raise NotPrinted(f"needs {kind}, which opset {first} has (opset={self.opset})")

@@ -40,10 +40,10 @@ class Entries:
 
 def entries_of(function: Callable[..., Any], samples: list[Sample]) -> Iterator[Entries]:
     """For some samples, and each of their sizes, the entries where this size changes."""
-    sized = [sample for sample in samples if _sizes(sample)]
+    sized = [sample for sample in samples if sizes_in(sample)]
     smooth = [sample for sample in sized if sample.smooth]
     for sample in (*sized[:: max(1, len(sized) // SAMPLES)][:SAMPLES], *smooth[:SAMPLES]):
-        for size in sorted(_sizes(sample)):
+        for size in sorted(sizes_in(sample)):
             found = _entries(function, sample, size)
             if found is not None:
                 yield found
@@ -52,15 +52,15 @@ def entries_of(function: Callable[..., Any], samples: list[Sample]) -> Iterator[
 def _entries(function: Callable[..., Any], sample: Sample, size: int) -> Entries | None:
     """None where eager takes too few other sizes in the place of this one."""
     others = [
-        n for n in (size + 1, size + 2, 2 * size, 3 * size, size + 5) if n not in _sizes(sample)
+        n for n in (size + 1, size + 2, 2 * size, 3 * size, size + 5) if n not in sizes_in(sample)
     ]
     tried = [size, *dict.fromkeys(others)]
-    taken = [n for n in tried if _is_taken(function, sample, {size: n})]
+    taken = [n for n in tried if is_taken(function, sample, {size: n})]
     if size not in taken or len(taken) < SIZES:
         return None
-    compiled = al.compile(_of_tensors(function, sample), dynamic=True, backend="reference")
+    compiled = al.compile(of_tensors_alone(function, sample), dynamic=True, backend="reference")
     for n in taken:
-        args, kwargs = _at(sample, {size: n})
+        args, kwargs = arguments_at(sample, {size: n})
         al.manual_seed(3)
         tensors = [value for value in args if tensors_in(value)]
         named = {name: value for name, value in kwargs.items() if tensors_in(value)}
@@ -69,7 +69,7 @@ def _entries(function: Callable[..., Any], sample: Sample, size: int) -> Entries
     return Entries(f"{sample}", tuple(taken), len(compiled.entries), f"{list(guards)}")
 
 
-def _of_tensors(function: Callable[..., Any], sample: Sample) -> Callable[..., Any]:
+def of_tensors_alone(function: Callable[..., Any], sample: Sample) -> Callable[..., Any]:
     """The function of the sample's tensors, lists of them, and tensors by name alone."""
     given = [place for place, value in enumerate(sample.args) if _arrays(value)]
     plain = {name: value for name, value in sample.kwargs.items() if not _arrays(value)}
@@ -83,11 +83,11 @@ def _of_tensors(function: Callable[..., Any], sample: Sample) -> Callable[..., A
     return of_tensors
 
 
-def _is_taken(function: Callable[..., Any], sample: Sample, change: Mapping[int, int]) -> bool:
+def is_taken(function: Callable[..., Any], sample: Sample, change: Mapping[int, int]) -> bool:
     """Whether eager takes these sizes."""
     try:
         al.manual_seed(3)
-        _differentiated(function(*_at(sample, change)), sample)
+        _differentiated(function(*arguments_at(sample, change)), sample)
     except Exception:  # of any kind: NumPy's, too
         return False
     return True
@@ -100,7 +100,9 @@ def _differentiated(result: Any, sample: Sample) -> None:
             sum(parts[1:], parts[0]).backward()
 
 
-def _at(sample: Sample, change: Mapping[int, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments_at(
+    sample: Sample, change: Mapping[int, int]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments, with other sizes in the place of these."""
     named = {name: _resized(each, change) for name, each in sample.kwargs.items()}
     resized = Sample(tuple([_resized(each, change) for each in sample.args]), named)
@@ -128,7 +130,7 @@ def _arrays(value: Any) -> list[np.ndarray]:
     return [a for each in value for a in _arrays(each)] if isinstance(value, (tuple, list)) else []
 
 
-def _sizes(sample: Sample) -> set[int]:
+def sizes_in(sample: Sample) -> set[int]:
     """Sizes from 2 on: of these there is one in the place of several dimensions."""
     return {n for array in _arrays(sample.args) for n in array.shape if n > 1}
 
