@@ -79,7 +79,8 @@ def written_root(
 ) -> tuple[Any, ...]:
     """What a document has of records with symbols: also the metas and numbers of the arguments, and
     the sizes in the graphs. Note [sizes of graphs]."""
-    graphs = [each for each in (cut.partition.forward, cut.partition.backward) if each is not None]
+    halves = cut.joint.graph, cut.partition.forward, cut.partition.backward
+    graphs = [each for each in halves if each is not None]
     nodes = [(node.args, node.meta) for graph in graphs for node in graph.nodes]
     inner = tuple(dict.fromkeys(sizes_among(nodes)))
     return cut, higher, (tuple(sizes.metas.items()), tuple(sizes.numbers.items()), inner)
@@ -106,8 +107,8 @@ def on_one_table(
     table.log[:] = log
     partition = cut.partition
     by_text = {table.expression(each): each for each in inner}
-    halves = partition.forward, partition.backward
-    forward, backward = (_on(table, by_text, each) for each in halves)
+    halves = cut.joint.graph, partition.forward, partition.backward
+    both, forward, backward = (_on(table, by_text, each) for each in halves)
     if len(table.log) != len(log):
         raise _wrong("a size assumes more than the guards", "sizes of this capture")
     partition = attrs.evolve(partition, forward=forward, backward=backward)
@@ -115,7 +116,8 @@ def on_one_table(
     _check_inputs(cut, sizes, forward)
     table.closed = True
     guards = tuple([log[number] for number in words.guards])
-    return attrs.evolve(cut, partition=partition), EntrySymbols(sizes, guards, words)
+    cut = attrs.evolve(cut, partition=partition, joint=attrs.evolve(cut.joint, graph=both))
+    return cut, EntrySymbols(sizes, guards, words)
 
 
 def _on(table: SymbolTable, by_text: Mapping[str, SymInt], graph: Graph | None) -> Any:

@@ -314,9 +314,10 @@ def test_entries_of_other_metas_are_refused_before_they_run(which, tmp_path):
         al.load(tmp_path / "a", squared_in_place)(*args())
 
 
-@pytest.mark.rules("CACHE-17")
-def test_drawn_damages_with_the_right_digest_are_refused_or_run(tmp_path):
-    draw, data = random.Random(0), saved(scaled, tmp_path / "a", al.ones(2))
+@pytest.mark.rules("CACHE-17", "CACHE-20")
+@pytest.mark.parametrize("dynamic", [False, True], ids=["numbers", "symbols"])
+def test_drawn_damages_with_the_right_digest_are_refused_or_run(dynamic, tmp_path):
+    draw, data = random.Random(0), saved(scaled, tmp_path / "a", al.ones(2), dynamic=dynamic)
 
     def damaged(rest: bytes) -> bytes:
         made = bytearray(rest)
@@ -328,7 +329,8 @@ def test_drawn_damages_with_the_right_digest_are_refused_or_run(tmp_path):
     for _ in range(40):
         (tmp_path / "a").write_bytes(entries_as(damaged)(data))
         try:
-            al.load(tmp_path / "a", scaled)(al.ones(2))
+            ready = al.load(tmp_path / "a", scaled)
+            ready(al.ones(2)), ready(al.ones(5))
         except al.AotliteError:
             refused += 1
     assert refused > 10
