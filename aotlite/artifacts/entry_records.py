@@ -16,7 +16,7 @@ from aotlite.artifacts.files.kept_entry import KeptEntry
 from aotlite.artifacts.symbolic_records import EntrySymbols, on_one_table
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import FormatError
-from aotlite.ir.graph.role import Saved, Tangent
+from aotlite.ir.graph.role import Hidden, Primal, Saved, Tangent
 from aotlite.ir.symbols.assumption import concrete
 from aotlite.pipeline.record_files import decoded
 from aotlite.pipeline.size_regions.records import StageRecords
@@ -68,6 +68,9 @@ def check_parts(
         tensor = tensors.get(node.role)
         if isinstance(tensor, Tensor) and concrete(node.meta, values) is not tensor.meta:
             raise _misfit(f"{node.role} of the graph is {node.meta}", f"{tensor.meta}")
+    for saved in cut.joint.backward.reads.saved:
+        if isinstance(saved.owner, (Primal, Hidden)) and saved.owner not in tensors:
+            raise _misfit(f"a saved tensor is on {saved.owner}", "an input of the function")
     metas = {node.role: node.meta for node in cut.partition.forward.placeholders}
     for base in cut.convention.bases:
         anchor = tensors.get(base.anchor)

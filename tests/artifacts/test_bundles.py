@@ -314,6 +314,20 @@ def test_entries_of_other_metas_are_refused_before_they_run(which, tmp_path):
         al.load(tmp_path / "a", squared_in_place)(*args())
 
 
+@pytest.mark.rules("CACHE-17")
+def test_a_saved_tensor_on_an_input_that_there_is_not_is_refused(tmp_path):
+    """The text of a call named a variable that it does not have."""
+    data = saved(squared_in_place, tmp_path / "a", al.ones(4, requires_grad=True), al.ones(4))
+    before, after = (
+        b'"record":"SavedOf","owner":"primals_0"',
+        b'"record":"SavedOf","owner":"primals_7"',
+    )
+    assert before in data
+    (tmp_path / "a").write_bytes(entries_as(lambda rest: rest.replace(before, after))(data))
+    with pytest.raises(al.FormatError, match="a saved tensor is on primals_7, expected an input"):
+        al.load(tmp_path / "a", squared_in_place)(al.ones(4, requires_grad=True), al.ones(4))
+
+
 @pytest.mark.rules("CACHE-17", "CACHE-20")
 @pytest.mark.parametrize("dynamic", [False, True], ids=["numbers", "symbols"])
 def test_drawn_damages_with_the_right_digest_are_refused_or_run(dynamic, tmp_path):

@@ -25,7 +25,6 @@ from tests.helpers.own_ops import taken_out
 
 LOG: list[float] = []
 DRAWS = np.random.default_rng(0)
-HANDLE = iter([1.0, 2.0])
 COUNTER = {"n": 0}
 BOUND = 2
 
@@ -82,10 +81,6 @@ def binds_a_global(x: Any) -> Any:
     global BOUND
     BOUND = 3
     return x * 2
-
-
-def takes_next(x: Any) -> Any:
-    return x * next(HANDLE)
 
 
 def counts(x: Any) -> Any:
@@ -169,7 +164,6 @@ CASES = {
     appends: "changes LOG",
     appends_by_a_helper: "changes LOG",
     binds_a_global: "binds the global 'BOUND'",
-    takes_next: "list_iterator",
     counts: "changes COUNTER",
     imports: "imports 'tests.artifacts.looked_up'",
     identifies: "calls builtins.id",
