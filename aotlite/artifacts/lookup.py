@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from aotlite.artifacts.bundle import LoadedBundle, needs_function_for_derivatives
-from aotlite.artifacts.entry_records import DecodedEntry, check_parts, decoded_entry
+from aotlite.artifacts.entry_records import DecodedEntry, check_call, decoded_entry
 from aotlite.artifacts.files import store
 from aotlite.artifacts.files.guard_words import guards_of
 from aotlite.artifacts.files.kept_entry import KeptEntry, facts_of_words
@@ -160,7 +160,7 @@ def _restored(
     reals, symbols = facts.tensors(leaves), found.symbols
     if symbols is not None and not symbols.admits(leaves):
         return None
-    check_parts(cut, reals, values_of(symbols, leaves))
+    check_call(cut, reals, values_of(symbols, leaves))
     of_families = [role for family in cut.meta.families for role in family.members]
     members = {id(reals[role]) for role in of_families if role in reals}
     same = partial(_is_as_it_was, kept, attrs.evolve(context, leaves=()))

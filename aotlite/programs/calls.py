@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
@@ -26,11 +27,13 @@ from aotlite.ir.errors import (
 from aotlite.ir.filesystem.atomic_files import read_whole, write_whole
 from aotlite.ir.forks import lock
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.files.values import Unread
 from aotlite.ir.graph.role import Hidden
 from aotlite.ir.provenance.fixed_calls import fixed_words
 from aotlite.pipeline import STAGES
 from aotlite.pipeline.arguments import call_of, results_for_caller
 from aotlite.pipeline.options import make_options
+from aotlite.pipeline.record_files.part_check import as_error, check_bases, check_parts
 from aotlite.pipeline.request import Compilation
 from aotlite.programs.archive import MAX_BYTES
 from aotlite.programs.capture import captured_program
@@ -167,6 +170,8 @@ class ExportedProgram:
         program = self.records
         cut, facts, expected = program.records, program.facts, program.call
         if values:
+            with _as_program():
+                check_parts(cut, values)
             cut, facts, expected = cut.at(values), facts.at(values), expected.at(values)
         reals = self._tensors(facts, leaves)
         found = facts.values(leaves, reals, cut.meta, cut.convention.bases, cut.partition)
@@ -175,6 +180,8 @@ class ExportedProgram:
         misfit = expected.misfit(_of_plain_kinds(ComparedCall.of(found), expected), names)
         if misfit is not None:
             raise ArgumentError(f"program: {misfit}")
+        with _as_program():
+            check_bases(cut, reals, values)
         return entry_of(program, cut, found, Compilation.begin(self._options, STAGES))
 
     def _unlike(self, why: str) -> ArgumentError:
@@ -238,6 +245,15 @@ class ExportedProgram:
 
     def __repr__(self) -> str:
         return f"<program {self.name}: {len(self.state)} state tensors, order {self.order}>"
+
+
+@contextmanager
+def _as_program() -> Iterator[None]:
+    """Raises FormatError where parts do not fit together."""
+    try:
+        yield
+    except Unread as error:
+        raise as_error(error, "program") from None
 
 
 def _on_slots(guard: Any, slots: Slots) -> Any:

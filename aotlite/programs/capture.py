@@ -37,7 +37,7 @@ from aotlite.pipeline.size_regions.region_entries import checked_symbols
 from aotlite.programs.parameters import Parameters
 from aotlite.programs.read_values import texts_of_read
 from aotlite.programs.records import Arguments, ProgramRecords
-from aotlite.programs.state import ProgramState, Slots, StateTensor, copied
+from aotlite.programs.state import ProgramState, Slots, StateTensor, copied, slot
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath
 from aotlite.stages.records.guards.float_guards import FloatArgumentGuard, FloatFactGuard
@@ -309,7 +309,7 @@ class _Taking:
     # --- guards
     def _guards(self, state: ProgramState) -> Iterator[Guard]:
         for k in range(len(state)):
-            yield HiddenInputGuard(k, AccessPath(None, state.slots, _slot(k)))
+            yield HiddenInputGuard(k, AccessPath(None, state.slots, slot(k)))
         for guard in self.facts.guards:
             if isinstance(guard, NoHooksGuard):
                 yield guard
@@ -326,7 +326,7 @@ class _Taking:
         for role, real in self.reals.items():
             if tensor is not NOTHING and real is tensor:
                 if isinstance(role, Hidden):
-                    return AccessPath(None, state.slots, (*_slot(role.index), last))
+                    return AccessPath(None, state.slots, (*slot(role.index), last))
                 return AccessPath(role.index, None, (last,))  # type: ignore[union-attr]
         return None
 
@@ -431,10 +431,6 @@ def _is_written(given: Any) -> bool:
 def _is_of_optimizer(path: str) -> bool:
     """Whether it is the place of a parameter in an optimizer, which has a better name elsewhere."""
     return path.endswith("]") and ".params[" in path
-
-
-def _slot(number: int) -> tuple[tuple[str, Any], ...]:
-    return ("attr", "tensors"), ("item", number)
 
 
 def _with_symbols(call: ComparedCall, sizes: Any) -> ComparedCall:

@@ -12,11 +12,18 @@ from typing import Any, Final
 
 import optree
 
-from aotlite.ir.errors import ExportError, FormatError
+from aotlite.ir.errors import ExportError
 from aotlite.ir.graph.files.values import Said, Unread
 from aotlite.ir.graph.role import ROLES, Hidden, Part, Primal
 from aotlite.pipeline.order_records import OrderRecords
 from aotlite.pipeline.record_files import decoded, encoded
+from aotlite.pipeline.record_files.part_check import (
+    as_error,
+    check_guards,
+    check_orders,
+    check_parts,
+    hints_of,
+)
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.programs.archive import MAX_BYTES, Archive, unpacked
 from aotlite.programs.parameters import Parameters
@@ -27,8 +34,10 @@ from aotlite.programs.records import (
     sources_from,
     written_sources,
 )
-from aotlite.programs.state import ProgramState, Slots, state_from, written_state
+from aotlite.programs.state import ProgramState, Slots, slot, state_from, written_state
 from aotlite.stages.records.capture import Containers
+from aotlite.stages.records.guards.access_paths import AccessPath
+from aotlite.stages.records.guards.guard_records import hidden_places
 from aotlite.stages.records.version_counts import CountPlan
 from aotlite.stages.s10_runtime.guards.call_facts import ComparedCall
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts
@@ -101,8 +110,13 @@ def program_of(data: bytes, max_bytes: int = MAX_BYTES) -> tuple[ProgramRecords,
         slots.tensors = state.slots.tensors
         records = _records(root, found.guards)
         _check(records, len(state))
+        _check_call(records, slots)
+        values = hints_of([*[each.meta for each in records.call.inputs], *records.call.leaves])
+        check_parts(records.records, values)
+        check_orders(records.records, records.orders, values)
+        check_guards(_graphs(records), records.guards)
     except Unread as error:
-        raise FormatError(f"{error.error()}".replace("serialize:", "program:", 1)) from None
+        raise as_error(error, "program") from None
     return records, ProgramState(state.entries, slots)
 
 
@@ -197,10 +211,6 @@ def _check(records: ProgramRecords, tensors: int) -> None:
         raise Unread(Said(f"{len(records.call.leaves)} arguments"), f"{count}", ".call.leaves")
     if {*records.facts.inputs} != {each.role for each in records.call.inputs}:
         raise Unread(Said("other inputs"), "those of the facts", ".call.inputs")
-    forward = {node.role for node in cut.partition.forward.placeholders}
-    if not forward <= {*cut.convention.inputs}:
-        got = ", ".join(map(str, forward - {*cut.convention.inputs}))
-        raise Unread(Said(f"a graph with {got}"), "inputs of the convention", ".records.partition")
     spec = cut.containers.spec
     if spec is None or spec.num_leaves > len(meta.outputs):
         raise Unread(Said("other containers"), "those of the results", ".records.containers")
@@ -209,6 +219,45 @@ def _check(records: ProgramRecords, tensors: int) -> None:
     for number in _hidden(cut):
         if number >= tensors:
             raise Unread(number, f"one of {tensors} tensors of the state", ".records")
+
+
+def _graphs(records: ProgramRecords) -> list[Any]:
+    partition = records.records.partition
+    return [partition.forward, partition.backward]
+
+
+def _check_call(records: ProgramRecords, slots: Slots) -> None:
+    """Compares the facts of the call with the records, the state and the arguments."""
+    call, cut = records.call, records.records
+    given = {each.role: each.meta for each in call.inputs}
+    metas = {each.role: each.meta for each in cut.meta.inputs}
+    if given.keys() != metas.keys() or len(given) != len(call.inputs):
+        raise Unread(Said("other inputs"), "those of the records", ".call.inputs")
+    places = hidden_places(records.facts.guards)
+    role: Any
+    for role, meta in given.items():
+        if metas[role] is not meta:
+            raise Unread(Said(f"{role}, which is {metas[role]}"), f"{meta}", ".records.meta")
+        if isinstance(role, Primal):
+            if role.index not in records.arguments.places:
+                raise Unread(str(role), "an argument of a call", ".call.inputs")
+        elif slots.tensors[role.index].meta is not meta:
+            got = slots.tensors[role.index].meta
+            raise Unread(Said(f"{role}, which is {got}"), f"{meta}", ".state")
+        elif not _is_slot(places.get(role.index), slots, role.index):
+            raise Unread(Said(f"another place of {role}"), "its place in the state", ".facts")
+    for leaf in call.leaves:
+        if isinstance(leaf, Primal) and leaf not in given:
+            raise Unread(str(leaf), "an input", ".call.leaves")
+
+
+def _is_slot(place: AccessPath | None, slots: Slots, number: int) -> bool:
+    return (
+        place is not None
+        and place.argument is None
+        and place.function is slots
+        and place.path == slot(number)
+    )
 
 
 def _fits(plan: CountPlan) -> bool:

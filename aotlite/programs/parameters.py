@@ -70,7 +70,10 @@ class Parameters:
         for row in data if type(data) is tuple else (None,):
             match row:
                 case (str() as name, int() as kind, () | (_,) as default) if (
-                    type(kind) is int and 0 <= kind < len(_KINDS) and _are_plain(default)
+                    type(kind) is int
+                    and 0 <= kind < len(_KINDS)
+                    and name.isidentifier()
+                    and _are_plain(default)
                 ):
                     rows.append(CallParameter(name, kind, default))
                 case _:

@@ -17,7 +17,7 @@ from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.arrays.device import CPU
-from aotlite.ir.errors import ArgumentError, ExportError, noted
+from aotlite.ir.errors import AotliteError, ArgumentError, ExportError, noted
 from aotlite.ir.graph.files.values import Said, Unread, count_from
 from aotlite.ir.meta import TensorMeta
 from aotlite.nn.parameter import Buffer, Parameter, TransientBuffer
@@ -33,6 +33,11 @@ class Slots:
 
     def __init__(self, tensors: list[Tensor]) -> None:
         self.tensors = tensors
+
+
+def slot(number: int) -> tuple[tuple[str, Any], ...]:
+    """The steps from `Slots` to a tensor."""
+    return ("attr", "tensors"), ("item", number)
 
 
 @attrs.frozen
@@ -201,7 +206,12 @@ def state_from(rows: Any, arrays: Sequence[np.ndarray]) -> ProgramState:
     for each in entries:
         if each.gradient_of is not None and not 0 <= each.gradient_of < len(entries):
             raise Unread(each.gradient_of, "the number of a tensor", ".state")
-    _link(entries, tensors)
+    try:
+        _link(entries, tensors)
+    except AotliteError as error:
+        raise Unread(
+            Said(f"a .grad that is none ({error})"[:160]), "a gradient", ".state"
+        ) from None
     return ProgramState(entries, Slots(tensors))
 
 
