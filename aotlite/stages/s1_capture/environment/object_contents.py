@@ -262,7 +262,11 @@ def state_image(thing: Any, depth: int = 8) -> object:
     if issubclass(kind, (bytearray, array.array)):
         size = memoryview(thing).nbytes
         return kind, bytes(memoryview(thing)) if size <= _ARRAY else size
-    return kind, None if thing.closed else (thing.tell(), hash(thing.getvalue()))
+    base: Any = io.StringIO if issubclass(kind, io.StringIO) else io.BytesIO
+    try:
+        return kind, base.tell(thing), hash(base.getvalue(thing))
+    except ValueError:  # it is closed
+        return kind, None
 
 
 def _reduced(thing: Any, depth: int) -> object:
@@ -270,10 +274,15 @@ def _reduced(thing: Any, depth: int) -> object:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # itertools' since Python 3.12
         try:
-            _, *rest = thing.__reduce__()
+            _, *rest = _iterator_base(type(thing)).__reduce__(thing)
         except TypeError:  # it holds what has no copies
-            return repr(thing)
+            return None
     return tuple([_part(each, depth) for each in rest])
+
+
+def _iterator_base(kind: type) -> Any:
+    """The class of Python's library whose methods are asked, not those of a user's subclass."""
+    return next(base for base in kind.__mro__ if base in _ITERATORS)
 
 
 def _part(value: Any, depth: int) -> object:
