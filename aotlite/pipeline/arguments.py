@@ -8,12 +8,14 @@ NDA-5. Spec: `specs/pipeline.md`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import attrs
 import numpy as np
 import optree
 
+from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.array_stand_in import (
@@ -30,6 +32,7 @@ from aotlite.ir.errors import ArgumentError, noted
 from aotlite.pipeline.containers.argument_writes import (
     ArgumentCopies,
     WrittenContainers,
+    containers_by_id,
     shared_containers,
 )
 from aotlite.stages.records.capture import Containers, NumpyResult
@@ -136,6 +139,7 @@ def on_leaves(
     The closure holds no argument: an error raised inside keeps its frame, and with it the closure.
     """
     spec, firsts, shared = call.spec, call.first_of_array(), call.shared
+    ids = containers_by_id(call.args, call.kwargs) if writes else {}
 
     def run(leaves: list[Any]) -> object:
         made: dict[int, ArrayStandIn] = {}
@@ -147,7 +151,9 @@ def on_leaves(
         copies = ArgumentCopies.of(args, kwargs)
         result = function(*args, **kwargs)
         if writes:
-            return copies.with_writes(result, shared)
+            reaches = attrgetter("around.numbers.reaches")(STATE.recorder)
+            reached = frozenset([path for path, number in ids.items() if reaches(number)])
+            return copies.with_writes(result, shared, reached)
         copies.refuse_writes("return what it puts there, and put it into the container outside")
         return result
 

@@ -220,6 +220,20 @@ def test_a_list_in_two_places_is_refused_where_it_is_written():
     assert [1.0] == al.compile(lambda x, a, b: x * len(a) * len(b))(al.ones(1), *[[2]] * 2).tolist()
 
 
+def test_a_list_that_is_a_variable_too_is_refused_where_it_is_written():
+    """The function would see the variable as it was; it may read both."""
+    history: list[Any] = []
+
+    def f(x, out):
+        out.append(x)
+        return x * len(history)
+
+    assert "pass a copy: the same object is a variable" in refused(f, al.ones(1), history)
+    assert not history
+    read = al.compile(lambda x, out: x * (len(out) + len(history)), backend="reference")
+    assert [0.0] == read(al.ones(1), history).tolist()
+
+
 def test_an_object_that_is_no_result_is_refused():
     out: list[Any] = []
     text = refused(lambda x, out: out.append(object()), al.ones(1), out)

@@ -54,10 +54,13 @@ class ArgumentCopies:
         """The containers in the arguments of one call."""
         return cls({id(found[1]): found for found in _containers(args, kwargs)})
 
-    def with_writes(self, result: object, shared: frozenset[Path]) -> object:
+    def with_writes(
+        self, result: object, shared: frozenset[Path], reached: frozenset[Path]
+    ) -> object:
         """The result of the function; `WrittenContainers` if it has changed a container.
 
-        Raises UnsupportedError for a change that no call can do again.
+        Raises UnsupportedError for a change that no call can do again; `shared` lie in several
+        places, `reached` are variables of the function, too.
         """
         changed = [each for each in self._held.values() if not _is_same(_content(each[1]), each[2])]
         if not changed:
@@ -65,10 +68,9 @@ class ArgumentCopies:
         for path, value, _ in changed:
             if type(value) not in _WRITABLE:
                 raise _refused(path, value, "keep what changes in a list or dict, or return it")
-            if path in shared:
-                raise _refused(
-                    path, value, "pass a copy: the same object is passed in another place, too"
-                )
+            for paths, where in ((shared, "passed in another place"), (reached, "a variable")):
+                if path in paths:
+                    raise _refused(path, value, f"pass a copy: the same object is {where}, too")
         contents = collections.OrderedDict[Any, Any]()
         for path, value, _ in changed:
             keys, values = _content(value)  # type: ignore[misc]
@@ -119,6 +121,12 @@ def shared_containers(args: object, kwargs: object) -> frozenset[Path]:
         if type(value) in _WRITABLE:
             paths.setdefault(id(value), []).append(path)
     return frozenset([path for found in paths.values() if len(found) > 1 for path in found])
+
+
+def containers_by_id(args: object, kwargs: object) -> dict[Path, int]:
+    """The lists and dicts in arguments: the `id` of each, by its path."""
+    found = _containers(args, kwargs)
+    return {path: id(value) for path, value, _ in found if type(value) in _WRITABLE}
 
 
 def _has_shared(args: Any, kwargs: Any) -> bool:

@@ -93,6 +93,8 @@ class World:
     asked: dict[str, None] = attrs.field(factory=dict)
     """Names of attributes that getters of `operator` ask for."""
     met: dict[int, object] = attrs.field(factory=dict)
+    containers: set[int] = attrs.field(factory=set)
+    """The lists, dicts and sets found, by `id`."""
 
     def meet(self, thing: object, at: AccessPath) -> list[tuple[AccessPath, object]]:
         """Records an object; returns its attributes, with their paths."""
@@ -176,6 +178,7 @@ class _Walk:
                 continue
             found = category(type(inner))
             if found in _CONTAINERS:
+                world.containers.add(id(inner))
                 if self.keeps:
                     world.keep(inner)
                 if is_object(inner):

@@ -58,6 +58,10 @@ class SelfChangedNumbers:
         self._roots = list(roots)
         self._before = world_of(function, leaves, keeps=True)
 
+    def reaches(self, container: int) -> bool:
+        """Whether the function reaches a container, given by `id`, by a variable."""
+        return container in self._before.containers
+
     def put_numbers(self, recorder: CaptureTrace, error: BaseException | None = None) -> None:
         """Puts numbers in place of the symbolic sizes that the function has stored (DYN-23), and of
         those in an error that it raised: `raise KeyError(x.shape[0])`."""
