@@ -97,12 +97,14 @@ class LiftedFunction:
             for tensor, places in zip(state, self.state.places, strict=True)
             for place in places
         }
+        inputs = [*state, *leaves_of((args, kwargs))]
+        # Before the call: an input that a parameter is written into requires grad behind it.
+        wanted = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
         with substituting(values) as now:
             result = self.module(*args, **kwargs)
             new = self._assigned(state, now)
         flat = self._results(result)
-        inputs = [*state, *leaves_of((args, kwargs))]
-        gradients = [] if self.loss is None else self._gradients(flat, inputs)
+        gradients = [] if self.loss is None else self._gradients(flat, wanted)
         with no_grad():
             return [[_own(each) for each in results] for results in (new, flat, gradients)]
 
@@ -149,10 +151,9 @@ class LiftedFunction:
                 )
         return flat
 
-    def _gradients(self, flat: list[Any], inputs: list[Any]) -> list[Tensor]:
+    def _gradients(self, flat: list[Any], wanted: list[Tensor]) -> list[Tensor]:
         assert self.loss is not None
         loss = _checked_loss(flat, self.loss)
-        wanted = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
         found = grad([loss], wanted, allow_unused=True)
         self.reached = tuple([each is not None for each in found])
         return [each for each in found if each is not None]

@@ -148,6 +148,17 @@ def unreached(self: Any, x: Any) -> Any:
     return (F.linear(x, self.first.weight).sum(),)
 
 
+def parameter_into_buffer(self: Any, x: Any) -> Any:
+    self.mean.add_(self.first.bias.exp())
+    return ((self.first(x) * self.mean * self.mean).sum(),)
+
+
+def parameter_into_inputs(self: Any, x: Any) -> Any:
+    self.mean[0] = self.first.weight.sum()
+    x[1].mul_(self.first.weight[0])
+    return (x * x).sum() + self.mean.prod(), x.detach()
+
+
 MODULES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "written buffers": (counts, (al.ones(4, 3),)),
     "assigned buffers": (assigns, (al.arange(12.0).reshape(4, 3),)),
@@ -155,6 +166,8 @@ MODULES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "results that alias": (aliases, (al.arange(12.0).reshape(4, 3),)),
     "containers": (nested, ({"x": [al.arange(6.0).reshape(2, 3)]}, 1.5)),
     "a parameter without gradient": (unreached, (al.ones(2, 3),)),
+    "a parameter written into a buffer": (parameter_into_buffer, (al.ones(4, 3),)),
+    "a parameter written into views": (parameter_into_inputs, (al.arange(6.0).reshape(2, 3),)),
 }
 
 

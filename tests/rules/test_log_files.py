@@ -294,7 +294,40 @@ def test_a_forked_child_goes_on_in_the_same_file(path):
             os._exit(0)
         assert 0 == os.waitpid(child, 0)[1]
         step()
-    assert {child, os.getpid()} == {each["process"] for each in named(records(path), "compile")}
+    found = records(path)
+    assert {child, os.getpid()} == {each["process"] for each in named(found, "compile")}
+    for process in (child, os.getpid()):
+        assert ["trace"] == [e["event"] for e in found if e["process"] == process][:1]
+    assert 2 == len(named(found, "trace"))
+
+
+SLOW = """
+import threading, time
+import aotlite as al
+from aotlite.pipeline.logs import log_options
+start, openings, opened = threading.Barrier(8), [], log_options.opened
+def slow(path):
+    openings.append(path)
+    time.sleep(0.2)
+    return opened(path)
+log_options.opened = slow
+def work():
+    start.wait()
+    al.compile(lambda x: x * 2, backend="reference")(al.ones(3))
+threads = [threading.Thread(target=work) for _ in range(8)]
+for each in threads: each.start()
+for each in threads: each.join()
+assert 1 == len(openings), openings
+"""
+
+
+@pytest.mark.rules("LOG-1", "LOG-2")
+def test_no_compilation_is_lost_while_another_thread_reads_the_setting(path):
+    """The setting holds for who sees it: it is noted when its file listens, not before."""
+    environment = {**os.environ, "AOTLITE_LOG": f"trace={path}"}
+    subprocess.run([sys.executable, "-c", SLOW], env=environment, check=True)
+    found = records(path)
+    assert [8, 8, 1] == [len(named(found, e)) for e in ("compile_start", "compile", "trace")]
 
 
 @pytest.mark.rules("LOG-2")
@@ -304,7 +337,7 @@ def test_a_file_that_cannot_be_written_is_one_warning():
     warn_once._shown.forget()
     trace = trace_files.TraceFile.__new__(trace_files.TraceFile)
     trace.path, trace._clock = str(FULL), trace_files.Clock()
-    trace._file, trace._lock = os.open(FULL, os.O_WRONLY), lock()
+    trace._file, trace._lock, trace._process = os.open(FULL, os.O_WRONLY), lock(), os.getpid()
     listen(trace)
     with warns_once("aotlite: the trace ends: /dev/full gives No space left on device"):
         step()

@@ -165,8 +165,10 @@ def read_environment() -> None:
     if text != _STATE.text:
         options = parsed(text)
         with _STATE.lock:
-            _STATE.text = text
+            if text == _STATE.text:  # another thread has obeyed it meanwhile
+                return
             _obey(options, None if options.trace is None else opened(options.trace))
+            _STATE.text = text  # last: who sees it goes on, and is heard
 
 
 def set_logs(
@@ -210,8 +212,8 @@ def set_logs(
         what = f"set_logs is given trace={path!r}, expected a file that can be written"
         raise noted(_wrong(what), str(error)) from error
     with _STATE.lock:
-        _STATE.text = os.environ.get("AOTLITE_LOG", "")
         _obey(LogOptions(found, path, calls), file)
+        _STATE.text = os.environ.get("AOTLITE_LOG", "")
 
 
 def _obey(options: LogOptions, trace: TraceFile | None) -> None:

@@ -16,6 +16,7 @@ from logging import DEBUG, INFO, WARNING
 
 import attrs
 
+from aotlite.ir.forks import lock
 from aotlite.ir.logs import LogEvent, listen, stop
 from aotlite.pipeline.logs.artifact_text import text_of
 from aotlite.stages.records.backward.partition import Partition
@@ -49,12 +50,16 @@ def loggers_of(name: str) -> list[logging.Logger]:
     return [_LOGGERS[name], *map(logging.getLogger, _OTHERS.get(name, ()))]
 
 
+_REFRESHES = lock()
+
+
 def refresh() -> None:
     """Listens if some logger is on, else does not. A program may set levels at any time."""
-    if any(logger.isEnabledFor(INFO) for logger in _LOGGERS.values()):
-        listen(log)
-    else:
-        stop(log)
+    with _REFRESHES:  # what one thread finds must not undo what another has found later
+        if any(logger.isEnabledFor(INFO) for logger in _LOGGERS.values()):
+            listen(log)
+        else:
+            stop(log)
 
 
 def log(event: LogEvent) -> None:

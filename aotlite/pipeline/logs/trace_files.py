@@ -59,7 +59,8 @@ class TraceFile:
             raise OSError(errno.EINVAL, "it is neither a file nor a character device")
         self._lock = lock()
         self._clock = Clock()
-        self._write(LogEvent("trace", NO_COMPILATION, {"version": VERSION}, time.perf_counter_ns()))
+        self._process = os.getpid()
+        self._append(self._version())
 
     def __call__(self, event: LogEvent) -> None:
         try:
@@ -73,9 +74,24 @@ class TraceFile:
             )
 
     def _write(self, event: LogEvent) -> None:
-        data = json.dumps(record_of(event, self._clock)).encode() + b"\n"
+        line = self._line(event)
+        with self._lock:
+            if self._process != os.getpid():  # a forked child's first line
+                self._append(self._version())
+                self._process = os.getpid()
+            self._append(line)
+
+    def _version(self) -> bytes:
+        """The first line of a process."""
+        event = LogEvent("trace", NO_COMPILATION, {"version": VERSION}, time.perf_counter_ns())
+        return self._line(event)
+
+    def _line(self, event: LogEvent) -> bytes:
+        return json.dumps(record_of(event, self._clock)).encode() + b"\n"
+
+    def _append(self, line: bytes) -> None:
         with self._lock:  # another thread may close the file, whose number may then be another's
-            if self._file is not None and os.write(self._file, data) < len(data):
+            if self._file is not None and os.write(self._file, line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def close(self) -> None:
