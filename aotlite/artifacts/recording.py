@@ -6,6 +6,7 @@ Rules: CACHE-1, CACHE-3, CACHE-4, CACHE-7, CACHE-8. Spec: `specs/artifacts.md`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import attrs
@@ -26,6 +27,7 @@ from aotlite.ir.errors import AotliteError, UnsupportedError
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Hidden, Primal
 from aotlite.ir.ops import BUILT_IN
+from aotlite.ir.provenance.purity import handed_on
 from aotlite.ir.symbols.assumption import Assumption
 from aotlite.pipeline.record_files import Document, at_rest, encoded
 from aotlite.pipeline.size_regions.records import StageRecords
@@ -138,11 +140,13 @@ class Recording:
             tuple(self.watch.environment),
             tuple(_inputs(facts)),
             tuple([str(role) for role in facts.offset_read | facts.sizes.keys()]),
+            tuple(self.watch.states),
             sized,
         )
         images = Images(draft.ran, draft.names)
         lines = tuple(draft.lines_now(self.call, images))
         self._check_covered(images)
+        self._check_handed_on(images)
         for name, value in self.watch.environment.items():
             if value is None and name == "":
                 raise NoImage("the environment changed")
@@ -167,6 +171,32 @@ class Recording:
         for code in self.watch.codes:
             if digest_of(code) not in images.covered:
                 raise NoImage(f"the code of {code.co_qualname} ran, and is not found again")
+
+    def _check_handed_on(self, images: Images) -> None:
+        """Raises NoImage if code that ran hands an impure function on to C: the watch sees its own
+        calls alone."""
+        left = {_known(code): code for code in self.watch.codes}
+        for function in self._around.functions:
+            for code in nested(function.__code__):
+                if left.pop(_known(code), None) is not None:
+                    _check_code(code, function, images)
+        for code in left.values():
+            around = function_named(_name(code))
+            if around is not None:
+                _check_code(code, around, images)
+
+
+def _check_code(code: CodeType, function: FunctionType, images: Images) -> None:
+    variables = dict(function.__globals__)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if cell != _EMPTY:
+            variables[name] = cell.cell_contents
+    for name, line in handed_on(code, variables, images.modules):
+        at = f"{code.co_filename}:{line}"
+        raise NoImage(f"{code.co_qualname} hands on {name}, which C may call unseen ({at})")
+
+
+_EMPTY = CellType()
 
 
 def _check_again(kept: KeptEntry, document: Document) -> None:

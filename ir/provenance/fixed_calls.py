@@ -17,15 +17,16 @@ import sys
 import sysconfig
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Final
 
 import numpy as np
 
 from aotlite.ir.errors import ExportWarning
 from aotlite.ir.provenance.library_files import is_library_file
+from aotlite.ir.provenance.purity import handed_on, held_in, modules_in
 from aotlite.ir.provenance.random_states import RandomStates
 
 _STANDARD: Final = (os.path.dirname(os.__file__), os.path.dirname(np.__file__), "<frozen")
@@ -41,6 +42,16 @@ _SYSTEM: Final = frozenset(
     "getcwdb getpid getppid getuid getgid getlogin uname cpu_count sched_getaffinity getloadavg "
     "times _path_exists _path_isfile _path_isdir".split()
 )
+_MEMORY: Final = frozenset(
+    "getrefcount getsizeof getallocatedblocks intern get_count get_objects get_referrers "
+    "get_referents get_stats is_tracked isenabled get_threshold collect".split()
+)
+_PLATFORM: Final = os.path.join(os.path.dirname(os.__file__), "platform.py")
+_STATES: Final = frozenset(
+    "get_num_threads is_available device_count current_device get_device_name memory_allocated "
+    "get_device_capability get_device_properties mem_get_info memory_reserved".split()
+)
+"""Questions of aotlite for what a process has set, or a machine has."""
 _FILES: Final = frozenset((io.TextIOWrapper, io.BufferedReader, io.BufferedRandom, io.FileIO))
 _USERS: Final[dict[str, bool]] = {}
 """Of files whether they are users' code."""
@@ -56,13 +67,17 @@ def watching() -> Iterator[list[str]]:
     found: dict[str, None] = {}
     seen: list[str] = []
     before, states = sys.getprofile(), RandomStates()
+    known = set[CodeType]()
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
         if states.naming:
             states.look(frame.f_back if event == "call" else frame, found)
         if event == "call" and _is_users(frame):
             states.enter(frame)
-        words = _called(arg) if event == "c_call" else _entered(frame) if event == "call" else ""
+            if frame.f_code not in known:
+                known.add(frame.f_code)
+                found.update(dict.fromkeys(_unseen(frame)))
+        words = _words(frame, event, arg)
         if words and (line := _users_line(frame, event)):
             found.setdefault(f"{words} at {line}")
 
@@ -72,7 +87,7 @@ def watching() -> Iterator[list[str]]:
     finally:
         sys.setprofile(before)
         states.end(found)
-        seen.extend(found)
+        seen.extend(_without_seen(found))
 
 
 @contextmanager
@@ -131,12 +146,54 @@ def _called(function: Callable[..., Any]) -> str:
     return ""
 
 
+def _words(frame: FrameType, event: str, arg: Any) -> str:
+    if event == "c_call":
+        return _called(arg) or _asked(arg, frame)
+    return _entered(frame) if event == "call" else ""
+
+
+def _asked(function: Callable[..., Any], frame: FrameType) -> str:
+    """The words for a question about Python's memory and hashes, which a user's code asks; Python's
+    library asks them too, for its own tables."""
+    name, module = getattr(function, "__name__", ""), getattr(function, "__module__", "")
+    if not _is_users(frame):
+        return ""
+    if module == "builtins" and name in ("id", "hash"):
+        return f"{name}()"
+    return f"{module}.{name}()" if module in ("gc", "sys") and name in _MEMORY else ""
+
+
 def _entered(frame: FrameType) -> str:
-    """The words for a function of Python whose answer is fixed: reads of the environment."""
+    """The words for a function of Python whose answer is fixed: reads of the environment, of the
+    platform, and of states of aotlite that a user's code asks for."""
     code = frame.f_code
     if code.co_name in _ENVIRONMENT and code.co_filename in _OS_FILES:
         return "os.environ"
+    if frame.f_back is None or not _is_users(frame.f_back):
+        return ""
+    if code.co_filename == _PLATFORM:
+        return f"platform.{code.co_name}()"
+    if code.co_name in _STATES and is_library_file(code.co_filename):
+        return f"aotlite's {code.co_name}()"
     return ""
+
+
+def _unseen(frame: FrameType) -> Iterator[str]:
+    """The impure functions that code loads for C to call, which no profiler sees."""
+    code, file = frame.f_code, os.path.basename(frame.f_code.co_filename)
+    variables = {**frame.f_globals, **frame.f_locals}
+    modules = modules_in(code, variables)
+    for name, line in (*handed_on(code, variables, modules), *held_in(code, variables)):
+        yield f"{name}{_FOR_C} at {file}:{line}"
+
+
+_FOR_C: Final = " for C to call"
+
+
+def _without_seen(found: Iterable[str]) -> list[str]:
+    """The calls, without those that C might have made where the code itself has called."""
+    calls = list(found)
+    return [each for each in calls if _FOR_C not in each or each.replace(_FOR_C, "()") not in calls]
 
 
 def _is_users(frame: FrameType) -> bool:

@@ -18,12 +18,13 @@ import attrs
 from aotlite.artifacts.files.guard_words import role_of, words_of_role
 from aotlite.artifacts.files.symbol_words import KeptSymbols, symbols_of
 from aotlite.artifacts.reads.access_path_words import path_of
+from aotlite.artifacts.reads.call_images import STATES
 from aotlite.artifacts.reads.read_set import ReadSet
 from aotlite.ir.errors import FormatError
 from aotlite.pipeline.record_files import Document
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedFacts
 
-FORMAT = 2
+FORMAT = 3
 """The version of the document."""
 MOST_BYTES = 1 << 28
 """The most bytes of a document that is read."""
@@ -148,6 +149,7 @@ def _reads_written(reads: ReadSet) -> dict[str, Any]:
         "environment": reads.environment,
         "inputs": reads.inputs,
         "offsets": reads.offsets,
+        "states": reads.states,
         "sized": reads.sized,
     }
 
@@ -173,6 +175,7 @@ def _entry(made: Any, rest: bytes) -> KeptEntry:
         tuple(map(_text, reads["environment"])),
         tuple([(_text(name), at) for name, at in reads["inputs"]]),
         tuple(map(_text, reads["offsets"])),
+        _states(reads["states"]),
         tuple(map(int, reads["sized"])),
     )
     guards, facts = made["guards"], made["facts"]
@@ -180,6 +183,12 @@ def _entry(made: Any, rest: bytes) -> KeptEntry:
         raise TypeError("guards and facts")
     symbols = None if made["symbols"] is None else symbols_of(made["symbols"])
     return KeptEntry(_text(made["function"]), found, guards, facts, rest, symbols=symbols)
+
+
+def _states(words: object) -> tuple[str, ...]:
+    if not isinstance(words, list) or not STATES.keys() >= set(words):
+        raise ValueError(f"the states {words!r:.40}")
+    return tuple(words)
 
 
 def _text(value: object) -> str:

@@ -6,17 +6,23 @@ Rules: CACHE-7, CACHE-10. Spec: `specs/artifacts.md`.
 from __future__ import annotations
 
 import types
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from aotlite import cuda
 from aotlite.artifacts.reads.function_names import own_package
 from aotlite.artifacts.reads.value_images import Images, facts_words
+from aotlite.backends import threads
+from aotlite.eager.base import modes
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.dtype_queries import get_default_dtype
+from aotlite.eager.rng import generator
 from aotlite.eager.storage_overlap import first_byte, foreign_distances, on_one_storage
+from aotlite.pipeline.logs.log_options import set_logs
 from aotlite.stages.records.base import chain_text
 from aotlite.stages.s1_capture.environment.access_search import is_users
 
@@ -54,6 +60,36 @@ def mode_lines() -> Iterator[Line]:
     forbidden = STATE.watch is not None and STATE.watch.forbidden is not None
     yield "saved-tensor hooks are forbidden", str(forbidden)
     yield "a checkpointed region", str(STATE.in_region)
+
+
+STATES: Mapping[str, Callable[[], object]] = {
+    "get_num_threads": threads.get_num_threads,
+    "get_default_dtype": get_default_dtype,
+    "is_grad_enabled": modes.is_grad_enabled,
+    "is_inference_mode_enabled": modes.is_inference_mode_enabled,
+    "is_anomaly_enabled": modes.is_anomaly_enabled,
+}
+"""Questions for what the whole process or thread has set: their answers are reads."""
+UNKEPT: Mapping[Any, str] = {
+    each: each.__name__
+    for each in (
+        *(threads.set_num_threads, generator.manual_seed, generator.initial_seed),
+        *(generator.get_rng_state, generator.set_rng_state, set_logs),
+        *(cuda.current_device, cuda.device_count, cuda.get_device_capability, cuda.is_available),
+        *(cuda.get_device_name, cuda.get_device_properties, cuda.mem_get_info, cuda.set_device),
+        *(cuda.memory_allocated, cuda.memory_reserved, cuda.current_stream, cuda.manual_seed),
+        *(cuda.manual_seed_all, cuda.why_unavailable, cuda.synchronize),
+        *(generator.Generator.manual_seed, generator.Generator.set_state),
+        *(generator.Generator.initial_seed, generator.Generator.get_state),
+    )
+}
+"""Functions that set such a state, or ask for one of a machine, or that a call changes."""
+
+
+def state_lines(names: Sequence[str]) -> Iterator[Line]:
+    """The answers of these questions now."""
+    for name in names:
+        yield f"{name}()", repr(STATES[name]())
 
 
 def setting_line(images: Images) -> Line:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import cProfile
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from types import CodeType
@@ -19,6 +18,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.artifacts.reads.call_images import STATES, UNKEPT
 from aotlite.artifacts.reads.code_digests import (
     FORMATTING,
     asks_for,
@@ -32,6 +32,7 @@ from aotlite.artifacts.reads.code_digests import (
 from aotlite.artifacts.reads.code_owners import CHECKED, Owner, owner_of
 from aotlite.artifacts.reads.watched_names import NamesRead, watched_names
 from aotlite.autograd.graph import saved_tensors_hooks
+from aotlite.ir.provenance.purity import PURE_MODULES, is_pure
 from aotlite.ir.symbols.floats.call_code import own_code
 
 
@@ -45,6 +46,8 @@ class CaptureWatch:
     """The code of Python's library that ran on its behalf."""
     environment: dict[str, str | None] = attrs.field(factory=dict)
     """The environment variables that were read, with their values."""
+    states: list[str] = attrs.field(factory=list)
+    """The questions for states of aotlite that were asked, by their names in `STATES`."""
     reasons: list[str] = attrs.field(factory=list)
     """Why the run cannot be checked again."""
     names: set[str] | None = attrs.field(factory=set)
@@ -93,6 +96,8 @@ class CaptureWatch:
             self.reasons.append("the function writes environment variables")
         if names_read.asks_modules:
             self.reasons.append("a user's module is asked for an attribute by getattr or hasattr")
+        if names_read.handed_on:
+            self.reasons.append(f"getattr gives {names_read.handed_on}, which C may call unseen")
         if "random" in names_read.attributes:
             self.reasons.append(_DRAWS)
         calls: dict[Any, list[Any]] = {}
@@ -115,6 +120,14 @@ class CaptureWatch:
             self.reasons += _reasons_in(code)
             found += _reached(called, code, {each for each, _ in found})
         self.reasons += dict.fromkeys(_impure(found))
+        asking = {c for each in [*self.codes, *[f for f, _ in found]] for c in called.get(each, ())}
+        self.states += [name for name, each in STATES.items() if each.__code__ in asking]
+        names = {name for each, name in UNKEPT.items() if each.__code__ in asking}
+        names |= {
+            c.co_name for c in asking if isinstance(c, CodeType) and _OF_TAPES in c.co_filename
+        }
+        for name in sorted(names):
+            self.reasons.append(f"the function calls {name}, of a state that no entry has")
         inner = [each for each, _ in found if isinstance(each, CodeType)]
         self.of_python = inner
         names = {name for code in self.codes for name in names_in(code)}
@@ -127,11 +140,12 @@ class CaptureWatch:
         self.names = None if is_open or self.names is None else self.names | names
 
 
+_OF_TAPES = f"aotlite{os.sep}compiled_autograd{os.sep}"
 _DRAWS = "the function asks a module for its `random`, whose functions no profiler sees"
 _FORMATS = "the function formats a text whose fields may read attributes and items"
 _LOOKED_INTO = frozenset(
-    "__dict__ __doc__ __annotations__ __globals__ __closure__ __subclasses__ cell_contents "
-    "f_globals f_locals f_builtins f_back gi_frame tb_frame".split()
+    "__dict__ __doc__ __hash__ __annotations__ __globals__ __closure__ __subclasses__ "
+    "cell_contents f_globals f_locals f_builtins f_back gi_frame tb_frame".split()
 )
 """Attributes by which code looks into functions, classes and frames."""
 
@@ -145,7 +159,7 @@ def _reasons_in(code: CodeType) -> Iterator[str]:
     for name in globals_written_in(code):
         yield f"{at} binds the global {name!r}"
     for module in imports_in(code):
-        if module.split(".")[0] not in _PURE_MODULES:
+        if module.split(".")[0] not in PURE_MODULES:
             yield f"{at} imports {module!r} when it runs"
 
 
@@ -205,7 +219,7 @@ def _impure(found: list[tuple[Any, CodeType]]) -> Iterator[str]:
     """The calls whose results or effects differ in another process."""
     for each, by in found:
         if isinstance(each, str):
-            if not _is_pure(each):
+            if not is_pure(each):
                 yield f"{by.co_qualname} calls {_named(each)}"
         elif not _is_pure_file(each):
             yield f"{by.co_qualname} calls {each.co_qualname} of {each.co_filename}"
@@ -233,30 +247,6 @@ def _named(text: str) -> str:
     return text.strip("<>").removeprefix("built-in method ")
 
 
-_FUNCTION = re.compile(r"<built-in method (?:([\w.]+)\.)?(\w+)>")
-_METHOD = re.compile(r"<(?:method|slot wrapper) '(\w+)' of '([\w.]+)' objects>")
-
-_PURE_BUILTINS = frozenset(
-    "__build_class__ abs aiter all anext any ascii bin callable chr delattr divmod format getattr "
-    "hasattr hex isinstance issubclass iter len max min next oct ord pow repr round setattr "
-    "sorted sum".split()
-)
-_PURE_MODULES = frozenset(
-    "math cmath _operator operator itertools _functools functools _collections collections "
-    "_bisect bisect _heapq heapq _struct struct _json _sre unicodedata numpy numbers typing types "
-    "dataclasses enum abc contextlib copy string re aotlite fractions statistics warnings".split()
-)
-_IMPURE_NUMPY = frozenset(
-    "fromfile memmap load save frombuffer seterr seterrobj set_printoptions tofile dump".split()
-)
-_PURE_TYPES = frozenset(
-    "str bytes bytearray list tuple dict set frozenset int float complex bool range slice object "
-    "type property function method mappingproxy generator dict_keys dict_values dict_items cell "
-    "builtin_function_or_method BaseException code super zip map filter enumerate reversed "
-    "classmethod staticmethod memoryview types.GenericAlias re.Pattern re.Match functools.partial "
-    "_lsprof.Profiler".split()
-)
-_PURE_PACKAGES = ("numpy", "collections", "itertools", "optree", "ml_dtypes")
 _PURE_FILES = frozenset(
     "functools contextlib collections _collections_abc enum dataclasses typing types "
     "operator copy copyreg numbers fractions statistics string re textwrap json bisect heapq "
@@ -270,26 +260,6 @@ _OF_ENVIRONMENT = frozenset(
     "_fscodec.<locals>.fsdecode".split()
 )
 """Functions of `os` that read the environment, which is watched."""
-
-
-def _is_pure(text: str) -> bool:
-    """Whether a C function has equal results in each process for equal arguments, and no effect."""
-    found = _METHOD.fullmatch(text)
-    if found is not None:
-        name, kind = found.groups()
-        package = kind.split(".")[0]
-        is_known = kind in _PURE_TYPES or package in _PURE_PACKAGES
-        return is_known and name not in _IMPURE_NUMPY and "random" not in kind
-    found = _FUNCTION.fullmatch(text)
-    if found is None:
-        return False
-    module, name = found.groups()
-    if module in (None, "builtins"):
-        return name in _PURE_BUILTINS or module is None
-    if "random" in module:
-        return False
-    package = module.split(".")[0]
-    return (module in _PURE_MODULES or package in _PURE_PACKAGES) and name not in _IMPURE_NUMPY
 
 
 def _is_pure_file(code: CodeType) -> bool:

@@ -8,6 +8,7 @@
     SCALE ...        closures, globals, attributes, by access path   (CACHE-7)
     code of ...      functions that ran, and are found by name only  (CACHE-8)
     $NAME            environment variables                           (CACHE-9)
+    get_...()        states of aotlite that were asked for           (CACHE-9)
     the files ...    where the code lies; not of a bundle            (CACHE-16)
 
 A `ReadSet` is made when an entry is kept. `differences` makes the same lines of a later call, for
@@ -31,6 +32,7 @@ from aotlite.artifacts.reads.call_images import (
     memory_lines,
     mode_lines,
     setting_line,
+    state_lines,
 )
 from aotlite.artifacts.reads.code_digests import digest_of, nested
 from aotlite.artifacts.reads.function_names import function_named
@@ -96,6 +98,8 @@ class ReadSet:
     """The inputs of the graph by name: the number of an argument, or the access path in words."""
     offsets: tuple[str, ...]
     """The inputs of which the offset counts."""
+    states: tuple[str, ...] = ()
+    """The questions for states of aotlite that were asked, by name."""
     sized: tuple[int, ...] = ()
     """The flat arguments that are symbols, or have some for sizes: conditions compare these."""
 
@@ -123,6 +127,7 @@ class ReadSet:
         for variable in self.environment:
             name = "the environment" if variable == WHOLE else f"${variable}"
             yield name, repr(value_of(variable))
+        yield from state_lines(self.states)
         yield NOT_COMPARED if call.is_unbound else library_line(images, self.names)
         sized = [name for name, at in self.inputs if at in self.sized]
         memory = memory_lines(self._tensors(call), self.offsets, sized)

@@ -37,6 +37,7 @@ from aotlite.eager.tensor_facts import TensorFacts, fact_words, facts_of
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
+from aotlite.ir.provenance.purity import impure_words
 from aotlite.stages.records.guards.access_paths import NOTHING, attributes_of
 from aotlite.stages.s1_capture.environment.access_search import is_users
 
@@ -85,6 +86,8 @@ class Images:
         self._left = MOST_VALUES
         self.covered: set[str] = set()
         """The digests of the code that the images so far have compared."""
+        self.modules: list[types.ModuleType] = []
+        """The modules that were met."""
         self.files: set[str] = set()
         """The files of this code."""
 
@@ -136,6 +139,7 @@ class Images:
                 parts = value.func, value.args, value.keywords
                 return f"partial({self._items(parts, depth)})"
             case types.ModuleType():
+                self.modules.append(value)
                 return _module_name(value)
         return self._other(value, depth)
 
@@ -261,6 +265,9 @@ class Images:
         return self._names is None or name in self._names
 
     def _builtin(self, value: types.BuiltinFunctionType, depth: int) -> str:
+        impure = impure_words(value)
+        if impure:
+            raise NoImage(f"{impure}, which is not known to be pure")
         owner = value.__self__
         if owner is None or isinstance(owner, types.ModuleType):
             return f"builtin {value.__module__}.{value.__qualname__}"
@@ -274,6 +281,9 @@ class Images:
         name = f"{kind.__module__}.{_names_of(kind)}"
         if kind.__module__.startswith("numpy.random"):
             raise NoImage(f"the class {name}")
+        impure = impure_words(kind)
+        if impure:
+            raise NoImage(f"the class {impure}, whose calls no profiler sees")
         if not is_users(kind):
             return name
         start = self._numbered(kind)

@@ -22,6 +22,7 @@ import attrs
 
 from aotlite.artifacts.reads.code_owners import Owner, owner_of
 from aotlite.ir.forks import Blocks
+from aotlite.ir.provenance.purity import impure_words
 from aotlite.stages.s1_capture.environment.access_search import is_users
 
 WHOLE = ""
@@ -41,6 +42,8 @@ class NamesRead:
     writes_environment: bool = False
     asks_modules: bool = False
     """Whether a user's module was asked for a name that no access path may have."""
+    handed_on: str = ""
+    """An impure function in C that `getattr` gave, for C to call unseen."""
     thread: int = attrs.field(factory=get_ident)
     """The thread of the capture. One that the function starts is a reason not to keep anything."""
 
@@ -116,24 +119,31 @@ def _whole(data: Any) -> str:
     return repr(sorted([(os.fsdecode(k), os.fsdecode(v)) for k, v in data.items()]))
 
 
-def _note(args: tuple[Any, ...]) -> None:
+def _note(args: tuple[Any, ...], found: object = None) -> None:
     if len(args) < 2:
         return
     owner = owner_of(sys._getframe(2).f_code)
     if owner is Owner.OURS:
         return
+    words = "" if owner is Owner.PYTHON else impure_words(found)
     of_module = isinstance(args[0], types.ModuleType) and is_users(args[0])
     for each in _active():
         each.attributes.add(args[1])
         if owner is not Owner.PYTHON:
             each.by_users.add(args[1])
         each.asks_modules |= of_module
+        each.handed_on = each.handed_on or words
 
 
 @functools.wraps(_getattr)
 def _noting_getattr(*args: Any) -> Any:
-    _note(args)
-    return _getattr(*args)
+    try:
+        found = _getattr(*args)
+    except AttributeError:
+        _note(args)
+        raise
+    _note(args, found)
+    return found
 
 
 @functools.wraps(_hasattr)

@@ -1,0 +1,96 @@
+"""PRG-7: clocks that C calls, hashes, the platform and states of aotlite are said where fixed."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import itertools
+import operator
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import aotlite as al
+from aotlite.export import aot_export_module, program
+from aotlite.ir.errors import ExportWarning
+
+PART = functools.partial(time.perf_counter)
+IS_LOUD = False
+
+
+class Has:
+    __call__ = staticmethod(time.perf_counter)
+
+    def __init__(self) -> None:
+        self.module, self.part = time, PART
+
+
+HAS = Has()
+FIXED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a partial": (lambda x: x * PART(), "time.perf_counter for C to call"),
+    "iter": (lambda x: x * next(iter(time.time, None)), "time.time for C to call"),
+    "starmap": (lambda x: x * sum(itertools.starmap(time.time, [()])), "time.time for C to call"),
+    "a factory": (
+        lambda x: x * collections.defaultdict[int, float](time.monotonic)[0],
+        "time.monotonic for C to call",
+    ),
+    "a class": (lambda x: x * HAS(), "time.perf_counter for C to call"),
+    "an attribute": (lambda x: x * HAS.part(), "time.perf_counter for C to call"),
+    "a module": (lambda x: x * next(iter(HAS.module.time, None)), "time.time for C to call"),
+    "a getter": (
+        lambda x: x * next(iter(operator.attrgetter("time")(time), None)),
+        "time.time for C to call",
+    ),
+    "a key": (lambda x: x * (max(["a", "b"], key=hash) == "a"), "builtins.hash for C to call"),
+    "hash": (lambda x: x * (hash("a") % 7), "hash() at"),
+    "id": (lambda x: x * (id(x) % 7), "id() at"),
+    "gc": (lambda x: x * gc.get_count()[0], "gc.get_count() at"),
+    "references": (lambda x: x * sys.getrefcount(x), "sys.getrefcount() at"),
+    "platform": (lambda x: x * len(platform.node()), "platform.node() at"),
+    "threads": (lambda x: x * al.get_num_threads(), "aotlite's get_num_threads() at"),
+}
+
+
+@pytest.mark.rules("PRG-7")
+@pytest.mark.parametrize("name", FIXED)
+def test_what_c_or_a_machine_answers_is_said(name: str) -> None:
+    function, words = FIXED[name]
+    with pytest.warns(ExportWarning, match="has the answers of") as caught:
+        made = program(function, al.ones(1))
+    assert words in " ".join(made.baked_in)
+    assert "test_calls_in_c.py:" in str(caught[0].message)
+
+
+@pytest.mark.rules("PRG-7")
+def test_a_module_says_it_too() -> None:
+    class Waits(al.nn.Module):
+        def __init__(self) -> None:
+            self.part = PART
+
+        def forward(self, x: Any) -> Any:
+            return (x * self.part(),)
+
+    with pytest.warns(ExportWarning, match="time.perf_counter for C to call at test_calls_in_c"):
+        aot_export_module(Waits(), (al.ones(1),))
+
+
+def pure(x: Any) -> Any:
+    if IS_LOUD:
+        print(time.perf_counter(), platform.node())
+    groups: Any = collections.defaultdict(list)
+    groups[functools.partial(int, "3")()].append(sum(map(abs, [1, -2])))
+    return x * max(groups, key=operator.neg) * sorted({"b", "a"}, key=str.lower).index("a")
+
+
+@pytest.mark.rules("PRG-7")
+def test_pure_functions_that_c_calls_are_no_news() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = program(pure, al.ones(1))
+    assert not any(" at " in each for each in made.baked_in)
