@@ -121,7 +121,7 @@ def world_of(function: object, leaves: list[Any], *, keeps: bool) -> World:
     walk.queue = [
         (AccessPath(i, function), leaf)
         for i, leaf in enumerate(leaves)
-        if isinstance(leaf, TrackedObject)
+        if is_a(leaf, TrackedObject)
     ]
     walk.queue.append((AccessPath(None, function), function))
     walk.run()
@@ -216,7 +216,7 @@ class _Walk:
         """A method of a container counts as what it is bound to, unless it only writes that."""
         if any(thing is each for each in TAKE_TEXTS):
             self._getter(at, thing)
-        elif thing.__name__ not in WRITES and not isinstance(thing.__self__, (type, _MODULE)):
+        elif thing.__name__ not in WRITES and not is_a(thing.__self__, (type, _MODULE)):
             self._push(at, thing, "__self__")
 
     def _parts(self, at: AccessPath, thing: Any) -> None:
@@ -243,7 +243,7 @@ class _Walk:
         elif is_object(thing):
             self.queue += self.world.meet(thing, at)
             self._class(kind)
-            if not isinstance(thing, TrackedObject):
+            if not is_a(thing, TrackedObject):
                 of = at.then("member", "__class__")
                 self.world.numbers[name_of(of)] = of, {(): kind}
         elif own := attributes_of(thing):  # of a library: what is asked for by name
@@ -281,7 +281,7 @@ class _Walk:
         class or `getattr` is a variable, every text may be such a name."""
         if type(thing) in GETTERS:
             made, given, *_ = thing.__reduce__()
-            given = made.args if isinstance(made, functools.partial) else given
+            given = made.args if is_a(made, functools.partial) else given
             self._ask_texts([each for each in given if type(each) is str])
         elif not self._takes_texts:
             self._takes_texts = True
@@ -324,7 +324,7 @@ class _Walk:
             variables = (*variables, *texts_in(code))
         for name in dict.fromkeys(variables):
             value = function.__globals__.get(name, NOTHING)
-            if not (is_installed and isinstance(value, (type, _MODULE))):
+            if not (is_installed and is_a(value, (type, _MODULE))):
                 self.queue.append((at.then("global", name), value))
 
     def _wrapper(
@@ -367,13 +367,13 @@ def _is_written_by_users(function: types.FunctionType) -> bool:
 
 def _is_users_thing(value: object) -> bool:
     """Whether a variable of a library's wrapper is what it wraps."""
-    if isinstance(value, types.FunctionType):
+    if is_a(value, types.FunctionType):
         return True
-    return isinstance(value, tuple(_PARTS)) or is_object(value)
+    return is_a(value, tuple(_PARTS)) or is_object(value)
 
 
 def _in_package(kind: type) -> bool:
-    codes = [each.__code__ for each in vars(kind).values() if isinstance(each, types.FunctionType)]
+    codes = [each.__code__ for each in vars(kind).values() if is_a(each, types.FunctionType)]
     return any(code.co_filename.startswith(_INSTALLED) for code in codes)
 
 
@@ -403,11 +403,11 @@ class _Owner:
         names, computed = walk.asked(start), walk.computed(start_computed)
         is_first = self._starts is None
         self._starts = start + len(names), start_computed + len(computed)
-        if isinstance(self.thing, type):
+        if is_a(self.thing, type):
             yield from self._of_class(names, computed, is_first=is_first)
             return
         own = attributes(self.thing)
-        kind = "module" if isinstance(self.thing, types.ModuleType) else "attr"
+        kind = "module" if is_a(self.thing, types.ModuleType) else "attr"
         if kind == "attr" or is_users(self.thing):
             for name in [*filter(own.__contains__, names), *_matching(own, computed)]:
                 yield self.place.then(kind, name), own[name]
@@ -431,8 +431,8 @@ class _Owner:
     def _entry(self, number: int, name: str, value: Any) -> Iterator[tuple[AccessPath, object]]:
         """What lies in the body of a class under a name, out of its wrapper."""
         at = self.place.then("class", (number, name))
-        if isinstance(value, _OF_CLASSES):
-            if isinstance(value, property):
+        if is_a(value, _OF_CLASSES):
+            if is_a(value, property):
                 body = self.place.then("body", (number, name))
                 for each in ("fset", "fdel"):
                     yield body.then("member", each), getattr(value, each)
