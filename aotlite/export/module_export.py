@@ -7,6 +7,7 @@ cut is the exported graph, since a step that computes its gradients itself has n
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import attrs
 import numpy as np
 import optree
 
+from aotlite.descriptors.kinds import path_text
 from aotlite.descriptors.place_words import parameter_names
 from aotlite.eager.base.modes import is_grad_enabled, set_grad_enabled
 from aotlite.eager.base.tensor import Tensor
@@ -23,7 +25,7 @@ from aotlite.export.effect_check import check_effects
 from aotlite.export.lifted_function import LiftedFunction, LiftedState, leaves_of
 from aotlite.export.pre_dispatch import PRE_DISPATCH_STAGES
 from aotlite.export.signature import BackwardSignature, GraphSignature
-from aotlite.ir.errors import ArgumentError, ExportError, noted
+from aotlite.ir.errors import ArgumentError, ExportError, GuardError, noted
 from aotlite.ir.graph import Graph, Node, name_from
 from aotlite.ir.graph.graph import output_node
 from aotlite.ir.graph.role import (
@@ -94,7 +96,10 @@ def aot_export_module(
     )
     with set_grad_enabled(trace_joint or (pre_dispatch and is_grad_enabled())):
         call = apart(call_of((list(lifted.state.tensors), *arguments), {}))
-        cut = cut_of(lifted, call, options)
+        try:
+            cut = cut_of(lifted, call, options)
+        except GuardError as error:
+            raise _by_names(error, lifted.state, mod, arguments) from error
     convention = _Convention(lifted, arguments, cut)
     convention.check()
     graph = convention.graph()
@@ -156,6 +161,35 @@ def _shapes(module: Module, arguments: Any, given: Any) -> Any:
         )
     of_args = tuple([given.get(name) for name in names])
     return {"args": of_args, "kwargs": {name: given.get(name) for name in kwargs}}
+
+
+def _by_names(error: GuardError, state: LiftedState, module: Module, given: Any) -> ExportError:
+    """The error of a size that the Module fixes, by the names of parameters and arguments in place
+    of the numbers that they have in the lifted function."""
+    count, names = len(state.names), [repr(each) for each in state.names]
+    of_args = parameter_names(module)
+    for which, first, *rest in optree.tree_paths(given, none_is_leaf=True):
+        is_named = which == 0 and first < len(of_args)
+        name = of_args[first] if is_named else f"args[{first}]" if which == 0 else first
+        names.append(path_text((name, *rest)))
+
+    def named(text: str) -> str:
+        return _NUMBERED.sub(
+            lambda at: names[int(at[1])] if int(at[1]) < len(names) else at[0], text
+        )
+
+    made = ExportError(named(f"{error}".partition("\n")[0]).replace("compile: ", "export: ", 1))
+    for note in getattr(error, "__notes__", ()):
+        of = [int(each) for each in _NUMBERED.findall(note)]
+        is_fixed = bool(of) and min(of) < count
+        advice = (
+            f"{names[min(of)]} of the Module has this size, too: leave it out of " if of else ""
+        )
+        noted(made, f"{advice}dynamic_shapes." if is_fixed else named(note))
+    return made
+
+
+_NUMBERED = re.compile(r"argument (\d+)")
 
 
 def _check_no_wrappers(tensors: list[Any]) -> None:

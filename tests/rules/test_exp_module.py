@@ -287,6 +287,23 @@ def test_sizes_of_unknown_arguments_are_refused() -> None:
         aot_export_module(Step(sized), (al.ones(4, 3),), dynamic_shapes={"y": {0: al.Dim("b")}})
 
 
+@pytest.mark.rules("EXP-8")
+def test_a_size_that_the_module_fixes_is_said_by_names() -> None:
+    text = r"size 1 of args\[0\] is named 'n' in dynamic_shapes, and the function fixes it: s0 == 3"
+    with pytest.raises(al.ExportError, match=text) as caught:
+        aot_export_module(Step(unreached), (al.ones(2, 3),), dynamic_shapes=[{1: al.Dim("n")}])
+    notes = "'first.weight' of the Module has this size, too: leave it out of dynamic_shapes."
+    assert notes in caught.value.__notes__
+
+
+@pytest.mark.rules("EXP-3", "EXP-11")
+def test_the_index_of_the_loss_may_count_from_the_end() -> None:
+    def last(self: Any, x: Any) -> Any:
+        return x.detach() * 2, self.first(x).sum()
+
+    check(Step(last), (al.ones(2, 3),), -1)
+
+
 # ------------------------------------------------------------------------------------- refusals
 def loss_and(more: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, x: (self.first(x).sum(), more(self, x))
