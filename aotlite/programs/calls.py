@@ -30,6 +30,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.files.values import Unread
 from aotlite.ir.graph.role import Hidden
 from aotlite.ir.provenance.fixed_calls import fixed_words
+from aotlite.ir.provenance.location import one_line
 from aotlite.pipeline import STAGES
 from aotlite.pipeline.arguments import call_of, results_for_caller
 from aotlite.pipeline.options import make_options
@@ -244,7 +245,9 @@ class ExportedProgram:
         return "\n".join(_described(self))
 
     def __repr__(self) -> str:
-        return f"<program {self.name}: {len(self.state)} state tensors, order {self.order}>"
+        return (
+            f"<program {one_line(self.name)}: {len(self.state)} state tensors, order {self.order}>"
+        )
 
 
 @contextmanager
@@ -279,18 +282,20 @@ def _described(program: ExportedProgram) -> list[str]:
     """The lines of `print(program)`."""
     records = program.records
     names = records.arguments.names
-    lines = [f"program {program.name}, derivatives of order {program.order}", "", "arguments"]
+    head = f"program {program.name}, derivatives of order {program.order}"
+    lines = [one_line(head), "", "arguments"]
     facts = {f"{each.role}": each for each in records.call.inputs}
     for place in records.arguments.places:
         found = facts.get(f"primals_{place}")
         leaf = records.call.leaves[place]
-        lines.append(f"  {names[place]}: {found if found is not None else repr(leaf)}")
+        shown = found if found is not None else repr(leaf)
+        lines.append(one_line(f"  {names[place]}: {shown}"))
     lines += ["", "state"]
     for each in program.state.entries:
         tied = f" (also {', '.join(each.tied)})" if each.tied else ""
-        lines.append(f"  {each.path}: {program.state[each.path].meta}{tied}")
+        lines.append(one_line(f"  {each.path}: {program.state[each.path].meta}{tied}"))
     if records.baked_in:
-        lines += ["", "fixed", *[f"  {each}" for each in records.baked_in]]
+        lines += ["", "fixed", *[one_line(f"  {each}") for each in records.baked_in]]
     if program.draws != 0:
         lines += ["", f"draws {'and sets the state' if program.draws is None else program.draws}"]
     lines += ["", "forward", str(program.forward_graph)]

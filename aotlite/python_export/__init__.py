@@ -28,6 +28,7 @@ from aotlite.eager.rng.generator import current
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.filesystem import atomic_files
 from aotlite.ir.provenance.fixed_calls import warning_of_fixed
+from aotlite.ir.provenance.location import docstring_line
 from aotlite.pipeline.arguments import FlatArguments, call_of
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import CompiledEntry
@@ -303,13 +304,13 @@ def _quiet(function: str) -> str:
 
 def _described(program: PythonProgram, fixed: Sequence[str]) -> str:
     """The beginning of the docstring: which function it is, and what is fixed in it."""
-    lines = [f'"""{program.about}, as functions of NumPy arrays.']
+    lines = [f'"""{docstring_line(program.about)}, as functions of NumPy arrays.']
     numbers = [f"{each.text} = {each.number!r}" for each in program.arguments if each.is_number]
     if numbers:
-        lines += ["", f"These numbers are fixed: {', '.join(numbers)}."]
+        lines += ["", docstring_line(f"These numbers are fixed: {', '.join(numbers)}.")]
     if fixed:
         lines += ["", "Each of these is fixed, with what it was when the file was written:"]
-        lines += [f"    {each}" for each in fixed]
+        lines += [f"    {docstring_line(each)}" for each in fixed]
     return "\n".join(lines)
 
 

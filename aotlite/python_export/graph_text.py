@@ -21,7 +21,7 @@ from aotlite.ir.graph.symbolic.binding import computed_in, names_among
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, InplaceOp, PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.provenance.location import Places
+from aotlite.ir.provenance.location import Places, one_line
 from aotlite.ir.symbols.assumption import concrete
 from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.symint import SymInt
@@ -116,7 +116,7 @@ class FunctionText:
             return
         self._said = (*line, node.module)
         texts = [] if place is None else [str(place)]
-        texts += [f"[{node.module}]"] if node.module else []
+        texts += [f"[{one_line(node.module)}]"] if node.module else []
         if texts:
             self.lines.append(f"# {' '.join(texts)}")
 

@@ -7,6 +7,7 @@ Spec: `specs/to_python.md`.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -196,6 +197,11 @@ def facts_of(
 ) -> PythonProgram:
     """The facts of what stages 1 to 8 made, with what its file calls arguments and state."""
     assert parts.convention is not None and parts.containers.spec is not None
+    for each in arguments:
+        if not _is_expression(each.text):
+            raise _refused(
+                f"an argument is named {each.text!r}"[:100], "Give it a name of Python's."
+            )
     return PythonProgram(
         name=name,
         about=about,
@@ -257,6 +263,19 @@ def leaf_texts(function: Callable[..., Any] | None, spec: PyTreeSpec) -> list[st
         name = first if which == 1 else names[first] if first < len(names) else f"arg_{first}"
         texts.append(str(name) + "".join([f"[{literal(key)}]" for key in rest]))
     return texts
+
+
+def _is_expression(text: str) -> bool:
+    """Whether it is a parameter, or an item of one by plain keys: `batch['y'][0]`."""
+    try:
+        found: Any = ast.parse(text, mode="eval").body
+        is_whole = found.col_offset == 0 and found.end_col_offset == len(text.encode())
+        while isinstance(found, ast.Subscript):
+            ast.literal_eval(found.slice)
+            found = found.value
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        return False
+    return is_whole and text.isprintable() and isinstance(found, ast.Name)
 
 
 def parameters_in(texts: Iterable[str]) -> tuple[str, ...]:

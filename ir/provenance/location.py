@@ -15,6 +15,29 @@ from types import CodeType
 import attrs
 
 
+def one_line(text: str) -> str:
+    """A text for a comment: one line of printable characters, with the others as escapes.
+
+    Names of files, and texts in a file that anybody wrote, may have line breaks; Python knows more
+    of these than the usual one.
+
+    >>> print(one_line(f"a{chr(10)}b{chr(12)}"))
+    a\\nb\\x0c
+    """
+    if text.isprintable():
+        return text
+    return "".join([x if x.isprintable() else x.encode("unicode_escape").decode() for x in text])
+
+
+def docstring_line(text: str) -> str:
+    """A text for a line of a docstring: one that does not end it, and has no escapes of its own.
+
+    >>> print(docstring_line(f"C:{chr(92)}new"))
+    C:\\\\new
+    """
+    return one_line(text).replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+
+
 @attrs.frozen
 class Place:
     """A line of the user's source. `text` is empty where the file cannot be read."""
@@ -27,12 +50,12 @@ class Place:
     def __str__(self) -> str:
         """`model.py:12 in loss: y = x * 2`, for comments in printed graphs."""
         text = f"{os.path.basename(self.file)}:{self.line} in {self.function}"
-        return f"{text}: {self.text}" if self.text else text
+        return one_line(f"{text}: {self.text}" if self.text else text)
 
     def note(self) -> str:
         """The place as a line of a Python traceback, with the whole path."""
-        text = f'  File "{self.file}", line {self.line}, in {self.function}'
-        return f"{text}\n    {self.text}" if self.text else text
+        text = one_line(f'  File "{self.file}", line {self.line}, in {self.function}')
+        return f"{text}\n    {one_line(self.text)}" if self.text else text
 
 
 Location = tuple[CodeType, int] | Place

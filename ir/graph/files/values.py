@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -233,6 +234,9 @@ def _named(text: str, key: str, extra: str) -> Role:
     return role
 
 
+_SYMBOL: Final = re.compile(r"[su]\d{1,9}")
+
+
 def _completed(role: Any, key: str, extra: str) -> Any:
     """The role with the field that its text leaves out."""
     if hasattr(role, "of"):
@@ -240,6 +244,10 @@ def _completed(role: Any, key: str, extra: str) -> Any:
     kind: Any = {"place": Hidden, "name": Saved, "symbol": Output}[key]
     if type(role) is not kind:
         raise Unread(str(role), f"a role with a {key}", ".role")
+    if key == "name" and not f"_{extra}".isidentifier():  # it is part of a variable's name
+        raise Unread(extra, "a name of Python's", ".role")
+    if key == "symbol" and not _SYMBOL.fullmatch(extra):
+        raise Unread(extra, "a symbol, such as u0", ".role")
     return kind(role.index, extra)
 
 

@@ -32,7 +32,7 @@ from aotlite.ir.graph.symbolic.binding import (
     parameters_of,
 )
 from aotlite.ir.meta.text import meta_text
-from aotlite.ir.provenance.location import Places
+from aotlite.ir.provenance.location import Places, one_line
 from aotlite.ir.provenance.scope import REGION
 
 __all__ = [
@@ -201,7 +201,7 @@ class _Remarks:
         region = node.tags.get(REGION)
         if region != self.region:
             self.region, self.line = region, None
-            yield f"    # region: {region}" if region else "    # outside of regions"
+            yield f"    # region: {one_line(str(region))}" if region else "    # outside of regions"
         if node.location is None:
             return
         place = self.places(node.location)
