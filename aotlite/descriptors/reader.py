@@ -46,7 +46,16 @@ def read(names: Names, descriptor: AnyDescriptor, moment: Moment) -> Any:
             ArgumentError(f"descriptors: no caller has the {descriptor}, expected one of a call"),
             "Saved values, tangents and tokens pass between the graphs alone.",
         )
-    return reader(names, descriptor, moment)
+    try:
+        found = reader(names, descriptor, moment)
+    except (IndexError, KeyError, AttributeError, TypeError) as error:
+        raise noted(
+            ArgumentError(
+                f"descriptors: the call has no {descriptor}, expected one like the first"
+            ),
+            "Pass args and kwargs as for descriptors_of.",
+        ) from error
+    return found
 
 
 def _walk(value: Any, path: Sequence[Any]) -> Any:

@@ -18,6 +18,7 @@ import json
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import attrs
@@ -39,6 +40,8 @@ MOST_TEXT: Final = MAX_TEXT
 """The most bytes of all texts together."""
 _MANIFEST: Final = 1 << 16
 """The most bytes of program.json."""
+_CHUNK: Final = 1 << 20
+"""The bytes that are inflated at once."""
 _KEYS: Final = frozenset(("format", "version", "aotlite", "graphs", "arrays", "sha256"))
 _BROKEN: Final = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error),
@@ -64,7 +67,7 @@ class Archive:
             "aotlite": version,
             "graphs": len(self.document.graphs),
             "arrays": len(self.arrays),
-            "sha256": _digest(members.values()),
+            "sha256": _digest([(each,) for each in members.values()]),
         }
         text = json.dumps(manifest, indent=1).encode() + b"\n"
         made = io.BytesIO()
@@ -83,8 +86,16 @@ class Archive:
         return found + [(f"arrays/{k}.npy", _npy(each)) for k, each in enumerate(self.arrays)]
 
 
-def unpacked(data: bytes, max_bytes: int = MAX_BYTES) -> Archive:
-    """The content of a file. Raises FormatError for one that is not as `packed` writes it."""
+def unpacked(
+    data: bytes,
+    max_bytes: int = MAX_BYTES,
+    check: Callable[[Document, Sequence[int]], object] | None = None,
+) -> Archive:
+    """The content of a file. Raises FormatError for one that is not as `packed` writes it.
+
+    `check` gets the texts, and the bytes of the arrays, before one of these is inflated. The arrays
+    are writable.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             infos = _infos(file, max_bytes)
@@ -93,7 +104,15 @@ def unpacked(data: bytes, max_bytes: int = MAX_BYTES) -> Archive:
             names = _names(manifest)
             if list(infos) != names:
                 raise _wrong("the members of the archive are others", "those that it lists")
-            members = [_inflated(file, infos[name]) for name in names]
+            count = 1 + manifest["graphs"]
+            texts = [_inflated(file, infos[name]) for name in names[:count]]
+            made = [_text(each, name) for each, name in zip(texts, names, strict=False)]
+            document = Document(made[0], tuple(made[1:]))
+            sizes = [_size(file, infos[name]) for name in names[count:]]
+            if check is not None:
+                check(document, sizes)
+            pairs = zip(names[count:], sizes, strict=True)
+            arrays = [_array(file, infos[name], size) for name, size in pairs]
     except FormatError:
         raise
     except _BROKEN as error:
@@ -101,12 +120,10 @@ def unpacked(data: bytes, max_bytes: int = MAX_BYTES) -> Archive:
             _wrong("the file is no archive, or is cut off", "one as save() writes"),
             f"{error}"[:200],
         ) from None
+    members = [*[(each,) for each in texts], *[(_header(x.size), x) for x in arrays]]
     if _digest(members) != manifest["sha256"]:
         raise _wrong("the digest of the members is another", "that of the file")
-    count = 1 + manifest["graphs"]
-    texts = [_text(each, name) for each, name in zip(members[:count], names, strict=False)]
-    arrays = [_array(each, name) for each, name in zip(members[count:], names[count:], strict=True)]
-    return Archive(Document(texts[0], tuple(texts[1:])), tuple(arrays))
+    return Archive(document, tuple(arrays))
 
 
 def _infos(file: zipfile.ZipFile, max_bytes: int) -> dict[str, zipfile.ZipInfo]:
@@ -174,11 +191,13 @@ def _names(manifest: dict[str, Any]) -> list[str]:
     return ["records.json", *graphs, *[f"arrays/{k}.npy" for k in range(manifest["arrays"])]]
 
 
-def _digest(members: Any) -> str:
+def _digest(members: Iterable[tuple[Any, ...]]) -> str:
+    """The digest of members, each in parts."""
     made = hashlib.sha256()
-    for data in members:
-        made.update(len(data).to_bytes(8, "little"))
-        made.update(data)
+    for parts in members:
+        made.update(sum(map(len, parts)).to_bytes(8, "little"))
+        for part in parts:
+            made.update(part)
     return made.hexdigest()
 
 
@@ -201,13 +220,31 @@ def _npy(array: np.ndarray) -> bytes:
     return _header(array.size) + array.tobytes()
 
 
-def _array(data: bytes, name: str) -> np.ndarray:
-    """The array of an npy file, whose header is compared with the one for its length."""
-    start = len(_header(0))
-    for size in (len(data) - start, len(data) - start - 64):
-        if size >= 0 and data.startswith(_header(size)) and len(_header(size)) + size == len(data):
-            return np.frombuffer(data, np.uint8, size, len(data) - size)
-    raise _wrong(f"{name} has another header or length", "a flat array of bytes")
+def _size(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
+    """The bytes of the array of a member, whose header is compared with the one for its length."""
+    with file.open(info) as member:
+        head = member.read(min(len(_header(0)) + 64, info.file_size))
+    for each in (len(_header(0)), len(_header(0)) + 64):
+        size = info.file_size - each
+        if size >= 0 and len(_header(size)) == each and head.startswith(_header(size)):
+            return size
+    raise _wrong(f"{info.filename} has another header or length", "a flat array of bytes")
+
+
+def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> np.ndarray:
+    """The array of so many bytes in a member, which is inflated into its memory."""
+    made = np.empty(size, np.uint8)
+    view: Any = made.data
+    with file.open(info) as member:
+        member.read(info.file_size - size)
+        at = 0
+        while at < size:
+            part = member.read(min(_CHUNK, size - at))
+            if not part:
+                raise _wrong(f"{info.filename} ends early", f"{info.file_size} bytes")
+            view[at : at + len(part)] = part
+            at += len(part)
+    return made
 
 
 def _wrong(got: str, expected: str) -> FormatError:

@@ -7,16 +7,16 @@ Spec: `specs/programs.md`, PRG-5 to PRG-8.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import optree
 
-from aotlite.ir.errors import ExportError
+from aotlite.ir.errors import ExportError, FormatError, noted
 from aotlite.ir.graph.files.values import Said, Unread
 from aotlite.ir.graph.role import ROLES, Hidden, Part, Primal
 from aotlite.pipeline.order_records import OrderRecords
-from aotlite.pipeline.record_files import decoded, encoded
+from aotlite.pipeline.record_files import Document, decoded, encoded
 from aotlite.pipeline.record_files.part_check import (
     as_error,
     check_guards,
@@ -34,7 +34,7 @@ from aotlite.programs.records import (
     sources_from,
     written_sources,
 )
-from aotlite.programs.state import ProgramState, Slots, slot, state_from, written_state
+from aotlite.programs.state import ProgramState, Slots, check_rows, slot, state_from, written_state
 from aotlite.stages.records.capture import Containers
 from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.records.guards.guard_records import hidden_places
@@ -101,11 +101,25 @@ def _version() -> str:
 
 def program_of(data: bytes, max_bytes: int = MAX_BYTES) -> tuple[ProgramRecords, ProgramState]:
     """The program of a file's bytes. Raises FormatError for other bytes."""
-    archive = unpacked(data, max_bytes)
-    slots = Slots([])
-    found = decoded(archive.document, outside={"state": slots})
+    if data.startswith(b'{"format": "aotlite bundle"'):
+        error = FormatError(
+            "program: the file is a bundle, expected a program, as save() writes it"
+        )
+        raise noted(error, "A bundle is read by aotlite.load(path).")
+    slots, read = Slots([]), list[Any]()
+
+    def check(document: Document, sizes: Sequence[int]) -> None:
+        found = decoded(document, outside={"state": slots})
+        try:
+            root = _parts(found.root)
+            check_rows(root["state"], sizes)
+        except Unread as error:
+            raise as_error(error, "program") from None
+        read.extend((found, root))
+
+    archive = unpacked(data, max_bytes, check)
+    found, root = read
     try:
-        root = _parts(found.root)
         state = state_from(root["state"], archive.arrays)
         slots.tensors = state.slots.tensors
         records = _records(root, found.guards)

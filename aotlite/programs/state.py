@@ -175,7 +175,7 @@ def written_state(state: ProgramState) -> tuple[list[Any], list[np.ndarray]]:
 
 def state_from(rows: Any, arrays: Sequence[np.ndarray]) -> ProgramState:
     """The state of a file's rows. Raises Unread for what no file has."""
-    storages = [Storage(np.array(each)) for each in arrays]
+    storages = [Storage(each) for each in arrays]
     used: set[int] = set()
     entries: list[StateTensor] = []
     tensors: list[Any] = []
@@ -213,6 +213,23 @@ def state_from(rows: Any, arrays: Sequence[np.ndarray]) -> ProgramState:
             Said(f"a .grad that is none ({error})"[:160]), "a gradient", ".state"
         ) from None
     return ProgramState(entries, Slots(tensors))
+
+
+def check_rows(rows: Any, sizes: Sequence[int]) -> None:
+    """Raises Unread unless each array of so many bytes has a tensor that lies in it."""
+    numbers = set()
+    for row in rows if type(rows) is tuple else ():
+        match row:
+            case (_, _, _, int() as number, int() as offset, TensorMeta() as meta, _, _) if (
+                0 <= number < len(sizes)
+            ):
+                count_from(offset)
+                _check_room(meta, offset, sizes[number])
+                numbers.add(number)
+            case _:
+                raise Unread(Said("a row of another form"), "a tensor of the state", ".state")
+    if len(numbers) != len(sizes):
+        raise Unread(Said(f"{len(sizes)} arrays"), f"{len(numbers)}", ".state")
 
 
 def _check_room(meta: TensorMeta, offset: int, size: int) -> None:

@@ -67,6 +67,9 @@ def _remove(path: str, folder: int | None) -> None:
 
 
 # ------------------------------------------------------------------------------- files of a user
+_CHUNK = 1 << 20
+
+
 def read_whole(path: str | os.PathLike[str], most: int, what: str) -> bytes:
     """The bytes of a file. Raises FormatError, which begins with `what`, for more than `most`, and
     for what is no regular file: a pipe would wait for who writes it."""
@@ -75,9 +78,13 @@ def read_whole(path: str | os.PathLike[str], most: int, what: str) -> bytes:
             f"{what}: argument 'max_bytes' is {most!r}, expected a number of bytes, 0 or more"
         )
     with open(path, "rb", opener=_not_waiting) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
             raise FormatError(f"{what}: {os.fspath(path)!r} is no regular file, expected one")
-        data = file.read(most + 1)
+        # Python makes room for all that it is asked for, before it reads.
+        data = file.read(min(found.st_size, most) + 1)
+        while found.st_size < len(data) <= most and (more := file.read(_CHUNK)):
+            data += more  # of a file that grows
     if len(data) > most:
         raise noted(
             FormatError(f"{what}: the file is longer than {most} bytes, expected a shorter one"),
@@ -98,7 +105,9 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
         with open(new, "xb") as file:
             file.write(data)
         os.replace(new, target)
-    except BaseException:
+    except BaseException as error:
         if os.path.exists(new):
             os.unlink(new)
+        if isinstance(error, OSError) and error.errno is not None:  # the user knows `path`
+            raise OSError(error.errno, error.strerror, target) from None
         raise

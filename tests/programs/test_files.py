@@ -234,3 +234,69 @@ def test_storages_of_a_plan_are_its_own() -> None:
     file = Archive(attrs.evolve(archive.document, text=text), archive.arrays).packed("0")
     with pytest.raises(FormatError, match="is storages that it does not have, expected its own"):
         program_of(file)
+
+
+def bomb(header: int, size: int) -> bytes:
+    """The file with an array of many zeros, whose header says another length."""
+
+    def change(members: dict[str, bytes]) -> None:
+        name = max(each for each in members if each.endswith(".npy"))
+        text = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({header},), }}"
+        text += " " * (-(len(text) + 11) % 64) + "\n"
+        head = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+        members[name] = head + b"\0" * size
+
+    return zipped(change)
+
+
+@pytest.mark.rules("PRG-6")
+@pytest.mark.parametrize("header", [1 << 26, 1 << 20])
+def test_array_is_not_inflated_before_its_header_and_tensor_are_compared(header: int) -> None:
+    made = bomb(header, 1 << 26)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError):
+            program_of(made)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert header == 1 << 26 or peak < 1 << 24
+    assert peak < 3 << 25  # the array once
+
+
+@pytest.mark.rules("PRG-6", "CACHE-17")
+def test_wrong_kind_of_file_names_the_other_function(tmp_path: Path) -> None:
+    path, bundle = tmp_path / "program", tmp_path / "bundle"
+    path.write_bytes(DATA)
+    with pytest.raises(FormatError) as caught:
+        al.load(path)
+    assert "A program is read by aotlite.export.load(path)." in caught.value.__notes__
+    bundle.write_bytes(b'{"format": "aotlite bundle", "version": 1}\n')
+    with pytest.raises(FormatError) as caught:
+        load(bundle)
+    assert "A bundle is read by aotlite.load(path)." in caught.value.__notes__
+
+
+@pytest.mark.rules("PRG-6")
+def test_read_makes_no_room_for_max_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "small"
+    path.write_bytes(b"no archive")
+    tracemalloc.start()
+    try:
+        for read in (load, al.load):
+            with pytest.raises(FormatError):
+                read(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 22
+    with pytest.raises(al.ArgumentError, match="'max_bytes' is None, expected a number of bytes"):
+        load(path, max_bytes=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.rules("PRG-5")
+def test_error_of_save_names_the_users_path(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "there"
+    with pytest.raises(FileNotFoundError) as caught:
+        load(TRAINING).save(path)
+    assert caught.value.filename == str(path)

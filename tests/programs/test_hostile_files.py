@@ -73,3 +73,14 @@ def test_whole_base_has_the_meta_of_its_argument(tmp_path: Path) -> None:
     path.write_bytes(Archive(document, archive.arrays).packed("0"))
     with pytest.raises(FormatError, match="synthetic_base_0 is"):
         load(path)
+
+
+@pytest.mark.rules("PRG-6", "REC-10")
+def test_result_whose_gradient_has_another_layout_is_loaded(tmp_path: Path) -> None:
+    """Not all that differs is wrong: the gradient of an expanded result is dense."""
+    x = al.ones(3, 2, requires_grad=True)
+    made = program(lambda x: (x.sum(0).expand(3, 2), x * 2), x)
+    made.save(tmp_path / "expanded")
+    found, _ = load(tmp_path / "expanded", backend="reference")(x)
+    found.sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [[3.0, 3.0]] * 3

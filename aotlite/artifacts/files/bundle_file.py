@@ -75,6 +75,9 @@ class Bundle:
 def bundle_of(data: bytes) -> Bundle:
     """The bundle of a file's bytes. Raises FormatError for other bytes, and for those that another
     version of aotlite, Python or a library wrote."""
+    if data.startswith(b"PK\3\4"):
+        error = _wrong("the file is an archive, as of a program", "a bundle, as save() writes it")
+        raise noted(error, "A program is read by aotlite.export.load(path).")
     line, _, rest = data.partition(b"\n")
     if len(line) > _MOST_HEAD:
         raise _wrong(f"the first line has {len(line)} bytes", f"at most {_MOST_HEAD}")

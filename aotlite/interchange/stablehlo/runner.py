@@ -31,6 +31,11 @@ class StableHloProgram:
     """
 
     def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise ArgumentError(
+                f"stablehlo: the text is a {type(text).__name__}, expected a str that to_stablehlo "
+                "made"
+            )
         first = text.split("\n", 1)[0]
         if not first.startswith(MARK):
             raise ArgumentError(

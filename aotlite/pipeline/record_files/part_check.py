@@ -216,14 +216,16 @@ class _Check:
 
     def _inputs_are(self, graph: Graph, roles: Sequence[Any], metas: Metas, of: str) -> None:
         """Raises Unread unless the graph takes the values of these roles and metas, in order."""
-        found = [node.role for node in graph.placeholders]
-        found.sort(key=lambda role: isinstance(role, Arrived))
-        if found != list(roles):
-            got, expected = (", ".join(map(str, each))[:80] for each in (found, roles))
+        given = [node.role for node in graph.placeholders]
+        given.sort(key=lambda role: isinstance(role, Arrived))
+        if given != list(roles):
+            got, expected = (", ".join(map(str, each))[:80] for each in (given, roles))
             raise Unread(Said(f"{of} of {got}"), f"one of {expected}", ".graphs")
         for node in graph.placeholders:
-            meta = metas.get(node.role)
-            if meta is None or self.at(node.meta) is not meta:
+            meta, found = metas.get(node.role), self.at(node.meta)
+            if isinstance(node.role, Tangent):  # it is brought into the layout of the graph
+                _like(found, meta, f"{node.role} of {of}")
+            elif meta is None or found is not meta:
                 raise _misfit(f"{node.role} of {of}", node.meta, meta)
 
     # --- backward
