@@ -89,13 +89,19 @@ def test_a_clock_that_c_calls_is_never_kept(tmp_path: Any) -> None:
 
 
 HELD = """
-import collections, datetime, functools, os, time
+import numpy as np, collections, datetime, functools, os, time
 PART = functools.partial(time.perf_counter)
 TABLE = collections.defaultdict(time.perf_counter)
 class Static:
     __call__ = staticmethod(time.perf_counter)
     __len__ = functools.partial(os.getpid)
 class Holds: pass
+class Meta(type): __call__ = staticmethod(time.perf_counter)
+class ByMeta(metaclass=Meta): pass
+class Gives: __get__ = lambda self, *of: PART()
+class Descriptor:
+    value = Gives()
+    __mul__ = staticmethod(functools.partial(time.perf_counter))
 STATIC, OBJECT = Static(), Holds()
 OBJECT.module, OBJECT.parts = time, [{"one": functools.partial(time.perf_counter)}]
 def made():
@@ -107,6 +113,9 @@ def by_partial(x): return x * PART()
 def by_factory(x): return x * TABLE.copy()["one"]
 def by_class(x): return x * STATIC()
 def by_length(x): return x * len(STATIC)
+def by_metaclass(x): return x * ByMeta()
+def by_descriptor(x): return x * Descriptor().value
+def by_numpy(x): return x * int(np.datetime64("now").astype("int64") % 7)
 def by_module_of_an_object(x): return x * next(iter(OBJECT.module.perf_counter, None))
 def by_parts_of_an_object(x): return x * OBJECT.parts[0]["one"]()
 def by_hash(x): return x * (max(["a", "b"], key=hash) == "a")
@@ -120,7 +129,7 @@ by_cell = made()
 def test_an_object_that_holds_a_clock_is_never_kept(tmp_path: Any) -> None:
     module = module_of(HELD, tmp_path / "held_clocks.py", "held_clocks")
     functions = [value for name, value in vars(module).items() if name.startswith("by_")]
-    assert 11 == len(functions)
+    assert 14 == len(functions)
     for function in functions:
         with outcomes() as found:
             cached(function)(al.ones(1))

@@ -289,7 +289,7 @@ class Images:
         start = self._numbered(kind)
         bases = [self._body(base, depth) for base in kind.__mro__ if is_users(base)]
         others = [f"{b.__module__}.{b.__qualname__}" for b in kind.__mro__ if not is_users(b)]
-        meta = "" if type(kind) is type else f" of {type(kind).__module__}.{type(kind).__name__}"
+        meta = "" if type(kind) is type else f" of {self._kind(type(kind), depth)}"
         return f"{start}class {name}{meta}<{'; '.join([*bases, *others])}>"
 
     def _body(self, base: type, depth: int) -> str:
