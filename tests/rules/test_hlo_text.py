@@ -53,6 +53,12 @@ def test_a_text_of_another_origin_is_refused():
         StableHloProgram("module {}")
 
 
+@pytest.mark.rules("HLO-3")
+def test_what_is_no_text_is_refused():
+    with pytest.raises(al.ArgumentError, match="the text is a NoneType, expected a str that to_st"):
+        StableHloProgram(None)
+
+
 @pytest.mark.rules("HLO-4")
 def test_denormal_floats_are_0_in_xla():
     program = StableHloProgram(to_stablehlo(graph_of(lambda x: x * 0.5, al.ones(1))))

@@ -468,3 +468,13 @@ def test_parameters_have_gradients_and_results_have_tangents() -> None:
         "tangent of result[0]",
         "tangent of result[1]",
     ]
+
+
+@pytest.mark.rules("TRC-8")
+@pytest.mark.parametrize("args", [(), (None,), ({},), ({"x": []},)])
+def test_value_that_a_call_does_not_have_is_an_argument_error(args: Any) -> None:
+    found = descriptors_of(lambda batch: batch["x"][0] * 2, {"x": [al.ones(2)]})
+    (given,) = found.forward.inputs
+    assert found.read(given, ({"x": [al.ones(2)]},)).tolist() == [1.0, 1.0]
+    with pytest.raises(al.ArgumentError, match=r"the call has no argument batch\['x'\]\[0\]"):
+        found.read(given, args)
