@@ -94,11 +94,10 @@ _PURE_CLASSES = frozenset(
 """Modules, and classes of others, whose classes only compute."""
 _IMPURE_CLASSES = frozenset(("numpy.datetime64",))
 """Those whose objects may be made of the time: of the text "now"."""
-_HOLDING = {staticmethod: "__func__", classmethod: "__func__"}
 _MOST = 1000
 
 
-def impure_words(value: object) -> str:
+def impure_words(value: Any) -> str:
     """The name of a function or class in C that is not known to be pure; empty for any other
     object.
 
@@ -106,10 +105,10 @@ def impure_words(value: object) -> str:
     >>> impure_words(time.time), impure_words(math.sin), impure_words({}.get), impure_words(print)
     ('time.time', '', '', 'builtins.print')
     """
-    if isinstance(value, type):
+    if issubclass(type(value), type):
         return _class_words(value)
-    name = getattr(value, "__name__", "") if isinstance(value, _NAMED) else ""
-    if isinstance(value, _FUNCTIONS):
+    name = getattr(value, "__name__", "") if issubclass(type(value), _NAMED) else ""
+    if issubclass(type(value), _FUNCTIONS):
         owner = value.__self__
         if owner is None or isinstance(owner, types.ModuleType):
             module = value.__module__ or getattr(owner, "__name__", None) or "?"
@@ -121,9 +120,9 @@ def impure_words(value: object) -> str:
         if isinstance(owner, type) and name == "__new__":
             return _class_words(owner)
         return _method_words(name, _definer(kind, name))
-    if isinstance(value, types.MethodWrapperType):
+    if issubclass(type(value), types.MethodWrapperType):
         return _method_words(name, _definer(type(value.__self__), name))
-    if isinstance(value, _DESCRIPTORS):
+    if issubclass(type(value), _DESCRIPTORS):
         return _method_words(name, value.__objclass__)
     return ""
 
@@ -184,23 +183,22 @@ def impure_in(value: object) -> str:
 
 
 def _held_by(value: Any) -> Iterable[object]:
-    match value:
-        case functools.partial():
-            return value.func, *value.args, *value.keywords.values()
-        case collections.defaultdict():
-            return value.default_factory, *value.values()
-        case dict():
-            return list(value.values())
-        case list() | tuple() | set() | frozenset() | collections.deque():
-            return list(value)
-        case property():
-            return (value.fget,)
-        case staticmethod() | classmethod():
-            return (value.__func__,)
-        case type():
-            return () if _is_in_c(value.__module__) else _methods_of(value)
-    kind = type(value)
-    return () if _is_in_c(kind.__module__) else _methods_of(kind)
+    kind = type(value)  # no `isinstance`, which asks an object for its class
+    if issubclass(kind, functools.partial):
+        return value.func, *value.args, *value.keywords.values()
+    if issubclass(kind, collections.defaultdict):
+        return value.default_factory, *dict.values(value)
+    if issubclass(kind, dict):
+        return list(dict.values(value))
+    for plain in (list, tuple, set, frozenset, collections.deque):
+        if issubclass(kind, plain):
+            return list(plain.__iter__(value))
+    if kind is property:
+        return (value.fget,)
+    if kind in (staticmethod, classmethod):
+        return (value.__func__,)
+    owner = value if issubclass(kind, type) else kind
+    return () if _is_in_c(owner.__module__) else _methods_of(owner)
 
 
 def _methods_of(kind: type) -> list[object]:
@@ -208,7 +206,7 @@ def _methods_of(kind: type) -> list[object]:
     own = [base for base in kind.__mro__ if not _is_in_c(base.__module__)]
     pairs = [pair for base in own for pair in list(vars(base).items())]
     kinds = (_FUNCTIONS, functools.partial, staticmethod, classmethod, property)
-    return [v for n, v in pairs if n.startswith("__") and isinstance(v, kinds)]
+    return [v for n, v in pairs if n.startswith("__") and issubclass(type(v), kinds)]
 
 
 # --------------------------------------------------------------------------------------- of code
@@ -228,12 +226,12 @@ def handed_on(
     """
     attributes: dict[str, int] = {}
     values = _texts_for_getters(code)
-    roots: list[object] = [*modules, *_imported(code)]
+    roots: list[Any] = [*modules, *_imported(code)]
     for load in _loads(code):
         if load.is_variable:
             found = variables.get(load.name, vars(builtins).get(load.name))
             roots.append(found)
-            if not load.is_called or isinstance(found, type):
+            if not load.is_called or issubclass(type(found), type):
                 yield from _said(found, load.line)
         else:
             attributes.setdefault(load.name, load.line)
@@ -243,12 +241,12 @@ def handed_on(
     seen = set[int]()
     while roots:
         each = roots.pop()
-        if id(each) in seen or not isinstance(each, (types.ModuleType, type)):
+        if id(each) in seen or not issubclass(type(each), (types.ModuleType, type)):
             continue
         seen.add(id(each))
         for name in attributes.keys() & vars(each).keys():
             value = vars(each)[name]
-            if name in values or isinstance(value, type):
+            if name in values or issubclass(type(value), type):
                 yield from _said(value, attributes[name])
             roots.append(value)
 
@@ -278,7 +276,7 @@ def held_in(code: types.CodeType, variables: Mapping[str, object]) -> Iterator[t
     lines = {each.name: each.line for each in loads}
     for name in [name for name in variables if name in names]:
         value = variables[name]
-        if isinstance(value, (types.ModuleType, type, types.FunctionType, *_NAMED)):
+        if issubclass(type(value), (types.ModuleType, type, types.FunctionType, *_NAMED)):
             continue
         held = {name: value, **{n: v for n, v in _attributes(value) if n in lines}}
         held |= {text: getattr_static(value, text, None) for text in _texts_for_getters(code)}
@@ -287,18 +285,20 @@ def held_in(code: types.CodeType, variables: Mapping[str, object]) -> Iterator[t
                 yield words, lines.get(at, code.co_firstlineno)
 
 
-def modules_in(code: types.CodeType, variables: Mapping[str, object]) -> list[types.ModuleType]:
+def modules_in(code: types.CodeType, variables: Mapping[str, Any]) -> list[types.ModuleType]:
     """The modules among these variables of a code object, and among the attributes of these that
     it names."""
     names = {*code.co_names, *code.co_varnames, *code.co_freevars}
     values = [value for name, value in variables.items() if name in names]
     inside = [v for each in values for n, v in _attributes(each) if n in names]
-    return [each for each in (*values, *inside) if isinstance(each, types.ModuleType)]
+    return [each for each in (*values, *inside) if issubclass(type(each), types.ModuleType)]
 
 
-def _attributes(value: object) -> list[tuple[str, object]]:
+def _attributes(value: object) -> list[tuple[str, Any]]:
     found = getattr_static(value, "__dict__", None)
-    own = vars(value) if isinstance(found, types.GetSetDescriptorType) else {}
+    if type(found) is not types.GetSetDescriptorType:
+        return []
+    own = found.__get__(value)  # no `vars`: a capture notes who asks an object
     return list(own.items()) if type(own) is dict else []
 
 

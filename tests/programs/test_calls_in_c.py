@@ -12,13 +12,14 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 import aotlite as al
 from aotlite.export import aot_export_module, program
 from aotlite.ir.errors import ExportWarning
+from aotlite.ir.provenance.purity import handed_on, held_in, modules_in
 
 PART = functools.partial(time.perf_counter)
 IS_LOUD = False
@@ -78,6 +79,33 @@ def test_a_module_says_it_too() -> None:
 
     with pytest.warns(ExportWarning, match="time.perf_counter for C to call at test_calls_in_c"):
         aot_export_module(Waits(), (al.ones(1),))
+
+
+class Asked:
+    """An object that notes each question."""
+
+    asked: ClassVar[list[str]] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        Asked.asked.append(name)
+        return object.__getattribute__(self, name)
+
+
+@pytest.mark.rules("PRG-7")
+def test_a_search_for_clocks_asks_objects_nothing() -> None:
+    """A capture, and users' code, see who asks an object for an attribute."""
+    held: Any = Asked()
+    object.__getattribute__(held, "__dict__")["part"] = PART
+
+    def reads() -> Any:
+        return held.part, held.__class__
+
+    names: dict[str, Any] = {"held": held}
+    Asked.asked.clear()
+    assert ["time.perf_counter"] == [name for name, _ in held_in(reads.__code__, names)]
+    assert [] == list(handed_on(reads.__code__, names))
+    assert [] == modules_in(reads.__code__, names)
+    assert [] == Asked.asked
 
 
 def pure(x: Any) -> Any:
