@@ -295,8 +295,11 @@ def modules_in(code: types.CodeType, variables: Mapping[str, Any]) -> list[types
 
 
 def _attributes(value: object) -> list[tuple[str, Any]]:
-    found = getattr_static(value, "__dict__", None)
-    if type(found) is not types.GetSetDescriptorType:
+    if issubclass(type(value), type):  # `handed_on` looks into classes
+        return []
+    slots = [vars(base).get("__dict__") for base in type(value).__mro__]
+    found = next((each for each in slots if type(each) is types.GetSetDescriptorType), None)
+    if found is None:
         return []
     own = found.__get__(value)  # no `vars`: a capture notes who asks an object
     return list(own.items()) if type(own) is dict else []

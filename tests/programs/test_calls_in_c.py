@@ -98,9 +98,10 @@ def test_a_search_for_clocks_asks_objects_nothing() -> None:
     object.__getattribute__(held, "__dict__")["part"] = PART
 
     def reads() -> Any:
-        return held.part, held.__class__
+        return held.part, held.__class__, kind.part  # a class has the slot of its objects
 
-    names: dict[str, Any] = {"held": held}
+    kind: Any = Asked
+    names: dict[str, Any] = {"held": held, "kind": kind}
     Asked.asked.clear()
     assert ["time.perf_counter"] == [name for name, _ in held_in(reads.__code__, names)]
     assert [] == list(handed_on(reads.__code__, names))
