@@ -189,11 +189,11 @@ class PullbackText:
         elif not self.entry.inputs[role].requires_grad:
             return
         elif view is not None and self.families.leads_to_base(role, view):
-            if self.entry.inputs[role].is_leaf:  # its base requires no grad
-                return
             name = self.program.key(role)
+            where = "what it shows of " if self.entry.inputs[role].is_leaf else ""
+            end = "" if where else "._base"
             raise refused(
-                f"result {index} is an as_strided view, whose gradient leads to {name}._base"
+                f"result {index} is an as_strided view, whose gradient leads to {where}{name}{end}"
             )
         else:
             target = f"direct_{role}"

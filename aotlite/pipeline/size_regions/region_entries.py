@@ -66,6 +66,8 @@ class RegionParts:
     notes: tuple[ResultNote, ...]
     """The results that note which of their sizes are symbols (DYN-6)."""
     counted: CountedSegments | None = None
+    whole: Partition | None = None
+    """The partition with the nodes that compute sizes; that of the records where there are none."""
 
 
 def region_entry(
@@ -86,7 +88,8 @@ def region_entry(
     counted = CountedSegments.of(records, sizes, guards) if sizes.counts else None
     if counted is not None:
         records = counted.records[-1]
-    parts = RegionParts(sizes, guards, records, facts, retrace, tuple(notes_of(captured)), counted)
+    parts = RegionParts(sizes, guards, records, facts, retrace, tuple(notes_of(captured)))
+    parts = attrs.evolve(parts, counted=counted, whole=cut.partition)
     region, first = _region(parts, _reals(captured), request, compilation, entry_of)
     prove(sizes, guards, request, compilation)
     check_marks(sizes, captured.inputs, retrace)
@@ -115,7 +118,7 @@ def _region(
 ) -> tuple[SizeRegion, GuardedValues]:
     """The region, and what the guards of its first call are made of."""
     sizes, cut = parts.sizes, parts.records
-    bases, partition = cut.convention.bases, cut.partition
+    bases, partition = cut.convention.bases, parts.whole or cut.partition
     first = parts.facts.values(request.leaves, reals, cut.meta, bases, partition)
     source = FunctionSource()
     sized = [*sizes.metas, *map(Primal, sizes.numbers)]
@@ -129,7 +132,7 @@ def _region(
         records=cut,
         counted=parts.counted,
         facts=parts.facts,
-        shown=shown_partition(cut.partition),
+        shown=shown_partition(partition),
         make_entry=partial(entry_of, compilation, request.name),
         why_not_unsized=_unsized(source, checks, compilation.number),
     )
