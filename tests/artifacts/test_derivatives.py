@@ -73,3 +73,25 @@ def test_constants_of_a_file_are_those_of_the_tape_that_is_recorded_later():
             (value,) = al.autograd.grad(value.sum(), x, create_graph=True)
         orders.append(value.tolist())
     assert orders[0] == orders[1] == orders[2]
+
+
+def scaled_rows(x: Any, y: Any) -> Any:
+    x[0] = 2.0
+    return y * 3.0
+
+
+@pytest.mark.rules("CACHE-14", "SYN-2")
+def test_an_entry_of_a_tensor_and_its_hidden_alias_is_found():
+    """Both are in one memory, but on storages of their own: the base of arguments is none less."""
+
+    def called() -> list[Any]:
+        x = al.ones(2, 1).mul(1.0)
+        y = x.hidden_alias()
+        result = cached(scaled_rows)(x, y)
+        return [result.tolist(), x.tolist()]
+
+    first = called()
+    with outcomes() as found:
+        again = called()
+    assert [[[6.0], [3.0]], [[2.0], [1.0]]] == first == again
+    assert ["hit"] == found, found.why

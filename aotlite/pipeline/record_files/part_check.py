@@ -82,8 +82,8 @@ def check_bases(cut: StageRecords, tensors: Mapping[Any, object], values: Values
         for each, tensor in zip(facts, found, strict=True):
             if not isinstance(tensor, Tensor) or not isinstance(anchor, Tensor):
                 raise _misfit(f"{base.role}", "of no tensor", "the base of arguments")
-            if tensor.storage is not anchor.storage:
-                raise _misfit(f"{base.role}", "of other memory", "the base of arguments")
+            if tensor.storage.buffer is not anchor.storage.buffer:  # a hidden alias has a twin
+                raise _misfit(f"{base.role}", "a base of two memories", "of arguments in one")
             extent = None if each is None else each.extent
             least, end = extent or (0, tensor.meta.span)
             size = tensor.dtype.itemsize
