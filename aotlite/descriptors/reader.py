@@ -18,7 +18,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.interop import from_numpy
 from aotlite.eager.rng.generator import default_generator
 from aotlite.ir.arrays import Array
-from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.graph.role import Hidden
 from aotlite.stages.records.guards.access_paths import NOTHING
 
@@ -48,6 +48,8 @@ def read(names: Names, descriptor: AnyDescriptor, moment: Moment) -> Any:
         )
     try:
         found = reader(names, descriptor, moment)
+    except AotliteError:
+        raise
     except (IndexError, KeyError, AttributeError, TypeError) as error:
         raise noted(
             ArgumentError(

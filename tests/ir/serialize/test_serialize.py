@@ -267,7 +267,17 @@ def test_line_breaks_tear_no_name(name: str) -> None:
     build = Builder(name)
     x = build.placeholder(tensor_meta((2,)), Hidden(0, name))
     w = build.constant(name, np.ones(2, np.float32), tensor_meta((2,)))
-    check_round_trip(build.finish([x * w], [Saved(0, name)]))
+    check_round_trip(build.finish([x * w], [Saved(0, "mul")]))
+
+
+@pytest.mark.parametrize("name", ["a b", "x\n    import os\n", "a.b", "(1)"])
+def test_the_name_of_a_saved_value_can_be_part_of_a_variables(name: str) -> None:
+    """It becomes a variable's in printed graphs, and in files of NumPy."""
+    build = Builder()
+    x = build.placeholder(tensor_meta((2,)))
+    text = serialize.dumps(build.finish([x * 2.0], [Saved(0, name)]))
+    with pytest.raises(FormatError, match="expected a name of Python's"):
+        serialize.loads(text)
 
 
 def test_text_is_the_same_for_equal_graphs() -> None:
