@@ -29,7 +29,10 @@ from aotlite.ir.provenance.library_files import is_library_file
 from aotlite.ir.provenance.purity import handed_on, held_in, modules_in
 from aotlite.ir.provenance.random_states import RandomStates
 
-_STANDARD: Final = (os.path.dirname(os.__file__), os.path.dirname(np.__file__), "<frozen")
+_STANDARD: Final = (
+    *(os.path.dirname(each.__file__) for each in (os, np)),
+    *("<frozen", "<attrs generated "),
+)
 _PACKAGES: Final = tuple({sysconfig.get_path(kind) for kind in ("purelib", "platlib")})
 _ASIDE: Final = (
     os.path.dirname(logging.__file__),

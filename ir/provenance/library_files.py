@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 
-_PATHS = [os.path.abspath(path) for path in sys.modules[__name__.partition(".")[0]].__path__]
+_NAME = __name__.partition(".")[0]
+_PATHS = [os.path.abspath(path) for path in sys.modules[_NAME].__path__]
 _OURS = tuple(os.path.join(path, "") for path in _PATHS)
 _NOT_OURS = tuple(
     os.path.join(path, part, "")
@@ -18,6 +19,8 @@ _NOT_OURS = tuple(
 
 def is_library_file(file: str) -> bool:
     """Whether a file is part of aotlite, as the file names of code objects are written."""
+    if file.startswith("<attrs generated "):
+        return f" {_NAME}." in file
     path = os.path.abspath(file)
     return path.startswith(_OURS) and not path.startswith(_NOT_OURS)
 

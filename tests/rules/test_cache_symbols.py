@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -268,15 +269,20 @@ def test_a_restored_region_has_kernels_for_all_sizes():
 
 
 @pytest.mark.rules("CACHE-20")
-def test_a_new_process_finds_the_entries_of_all_sizes():
+def test_a_new_process_finds_the_entries_of_all_sizes(tmp_path):
+    root = str(Path(__file__).parents[2])
     text = (
+        # Behind what is installed: both processes import one aotlite.
+        f"import sys; sys.path.append({root!r})\n"
         "from tests.artifacts.looked_up import cached, outcomes\n"
         "from tests.rules.test_cache_symbols import branching, called\n"
         "with outcomes() as found:\n"
         "    print(called(cached(branching), [5, 7, 2]), found)\n"
     )
     here = called(cached(branching), [5, 7, 2])
-    command = [sys.executable, "-c", text]
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    command = [sys.executable, str(script)]
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert f"{here} ['hit', 'hit', 'hit']\n" == run.stdout

@@ -19,6 +19,9 @@ from aotlite.interchange.sizes.program_sizes import value_of
 from aotlite.ir import dtypes
 from aotlite.ir.run.interpreter import run_graph
 
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+
 F: Any = al.nn.functional
 WEIGHT = al.tensor(np.random.default_rng(1).normal(size=(4, 3)), dtype=al.float32)
 SIZES = (6, 9, 3)
