@@ -35,6 +35,8 @@ class GraphMemory:
     """The graph makes it: an output may lie in it."""
     escapes: bool
     """An output lies in it."""
+    ends: int
+    """The place of the node that overwrites an input for good."""
     values: dict[Node, None] = attrs.field(factory=dict)
     """The values of the given graph that lie in it, but for those that are dead by now."""
 
@@ -101,7 +103,8 @@ class Memories:
         outputs = [value for value in graph.outputs if type(value) is Node]
         self._escaping = {storage_root(value) for value in outputs}
         calls = [node for node in graph.calls if node.target is COPY_]
-        self._closed = {node.args[0] for node in calls if node.args[0].op == "placeholder"}
+        self._closed = {node.args[0]: self.places[node] for node in calls}
+        """The place of the copy into each input that the graph writes at its end."""
 
     def add(self, node: Node) -> None:
         """Gives a value of the given graph its region: that of a view, or a memory of its own."""
@@ -111,7 +114,8 @@ class Memories:
         if region is None:
             is_own = _is_made(node)
             may = is_own or node in self._closed
-            memory = GraphMemory(node.meta, may, is_own, node in self._escaping)
+            ends = self._closed.get(node, len(self.places))
+            memory = GraphMemory(node.meta, may, is_own, node in self._escaping, ends)
             region = Region(memory, node.meta, 0)
         self.put(node, region)
 
@@ -216,7 +220,7 @@ class Memories:
         if user.target is COPY_:
             return True
         view = scattered_view(user)
-        if view is None:
+        if view is None or lies.repeats:
             return False
         args = value, *user.args[2:]
         part = Region(lies.memory, view.infer(args), view.at(args, lies.offset))

@@ -249,6 +249,8 @@ class _Reinplacing:
             return "its result has to be memory of its own"
         if escapes and memory.escapes:
             return "its operand lies in the memory of another result"
+        if self.memories.lasts(node) > memory.ends:
+            return "the input that it would write is overwritten before its last use"
         return ""
 
     def _unsafe(self, written: Region, place: int) -> str:

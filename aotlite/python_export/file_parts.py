@@ -119,7 +119,8 @@ class FileParts:
         """The definitions of the classes of containers."""
         texts = []
         for (name, definition), variable in self._classes.items():
-            named = "" if variable == name else f'\n{variable}.__name__ = "{name}"'
+            text = f'"{name}"' if name.isidentifier() else repr(name)
+            named = "" if variable == name else f"\n{variable}.__name__ = {text}"
             texts.append(definition.replace("{name}", variable) + named)
         return texts
 

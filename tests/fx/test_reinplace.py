@@ -268,3 +268,29 @@ def test_copies_of_dead_values_go_away() -> None:
     y = (x * 2.0)._do("clone")
     made = agree(build.finish([y, y.exp()]))
     assert "clone" not in made.code
+
+
+def test_inputs_that_are_exchanged_hold_no_values_in_between() -> None:
+    def swap(x: Any, y: Any) -> None:
+        held = x * 2.0
+        x.copy_(y)
+        y.copy_(held)
+
+    def turn(x: Any, y: Any, z: Any) -> None:
+        held = x * 2.0
+        x.copy_(y * 3.0)
+        y.copy_(z * 4.0)
+        z.copy_(held)
+
+    for function, count in ((swap, 2), (turn, 3)):
+        made_of(function, *[al.ones(3) * k for k in range(count)])
+
+
+@pytest.mark.parametrize(("scatter", "where"), [("select", (0, 0)), ("diagonal", (0, 0, 1))])
+def test_a_scatter_into_repeated_elements_reads_them(scatter: str, where: Any) -> None:
+    """The other row has the same bytes."""
+    build = Builder()
+    x = build.placeholder(tensor_meta((2,)))
+    wide = x.exp()._do("expand", (2, 2))
+    part = wide._do(scatter, *where)
+    agree(build.finish([wide._do(f"{scatter}_scatter", part.sin(), *where)]))

@@ -71,6 +71,7 @@ class ArgumentCopies:
             for paths, where in ((shared, "passed in another place"), (reached, "a variable")):
                 if path in paths:
                     raise _refused(path, value, f"pass a copy: the same object is {where}, too")
+        self._check_made(changed[0][:2], result, [value for _, value, _ in changed])
         contents = collections.OrderedDict[Any, Any]()
         for path, value, _ in changed:
             keys, values = _content(value)  # type: ignore[misc]
@@ -78,6 +79,26 @@ class ArgumentCopies:
             contents[place] = self._marked(list(values))
             self._check(path, value, contents[place])
         return WrittenContainers(self._marked(result), contents)
+
+    def _check_made(self, at: tuple[Path, Any], result: object, changed: list[Any]) -> None:
+        """Raises UnsupportedError for a key that only a capture has, and for a list or dict that
+        the function has made and put into two places: a call makes two of it."""
+        met: set[int] = set()
+        stack: list[Any] = [result, *[each for value in changed for each in _content(value)[1]]]  # type: ignore[index]
+        keys = [key for value in changed for key in _content(value)[0]]  # type: ignore[index]
+        while stack:
+            value = stack.pop()
+            content = None if self._is_given(value) else _content(value)
+            if content is None:
+                continue
+            if type(value) in _WRITABLE:
+                if id(value) in met:
+                    raise _refused(*at, "put a copy into one of two places: a new one is in both")
+                met.add(id(value))
+            keys += content[0]
+            stack += content[1]
+        if any(map(_is_of_capture, keys)):
+            raise _refused(*at, "use numbers as keys, int(x.shape[0]) for a size; no tensors")
 
     def refuse_writes(self, advice: str) -> None:
         """Raises UnsupportedError if the function has changed a container."""
@@ -185,6 +206,13 @@ def _is_same(now: Any, before: Any) -> bool:
         and keys == old_keys
         and all(map(operator.is_, map(type, keys), map(type, old_keys)))
     )
+
+
+def _is_of_capture(key: object) -> bool:
+    """Whether a key is a fake tensor or a symbol, or has one."""
+    if type(key) is tuple:
+        return any(map(_is_of_capture, key))
+    return isinstance(key, (Tensor, SymInt, SymBool, SymFloat, SizeFloat))
 
 
 def _refused(path: Path, value: object, advice: str) -> Exception:
