@@ -30,7 +30,7 @@ from aotlite.ir.provenance.purity import handed_on, held_in, modules_in
 from aotlite.ir.provenance.random_states import RandomStates
 
 _STANDARD: Final = (
-    *(os.path.dirname(each.__file__) for each in (os, np)),
+    *(os.path.dirname(str(each.__file__)) for each in (os, np)),
     *("<frozen", "<attrs generated "),
 )
 _PACKAGES: Final = tuple({sysconfig.get_path(kind) for kind in ("purelib", "platlib")})
@@ -203,6 +203,8 @@ def _is_users(frame: FrameType) -> bool:
     """Whether a frame runs a user's code: neither the library's, Python's, NumPy's, nor that of an
     installed package, unless it uses the library."""
     file = frame.f_code.co_filename
+    if file == "<string>" and str(frame.f_globals.get("__name__")).startswith("namedtuple_"):
+        return False  # made by Python for a class of named tuples
     if file not in _USERS:
         if file.startswith(_PACKAGES):
             users = _uses_library(frame.f_globals)

@@ -12,7 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
@@ -123,3 +123,25 @@ def test_pure_functions_that_c_calls_are_no_news() -> None:
         warnings.simplefilter("error")
         made = program(pure, al.ones(1))
     assert not any(" at " in each for each in made.baked_in)
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+OPENING = {"open": open}
+
+
+def paired(x: al.Tensor) -> al.Tensor:
+    Pair(OPENING, 1)
+    return x * 2
+
+
+def test_what_python_writes_for_named_tuples_asks_nothing(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is <string>, wherever the process runs."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(ExportWarning, match="has the answers of 1 call fixed: io.open"):
+        program(paired, al.ones(2))
