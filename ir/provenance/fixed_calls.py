@@ -203,8 +203,10 @@ def _is_users(frame: FrameType) -> bool:
     """Whether a frame runs a user's code: neither the library's, Python's, NumPy's, nor that of an
     installed package, unless it uses the library."""
     file = frame.f_code.co_filename
-    if file == "<string>" and str(frame.f_globals.get("__name__")).startswith("namedtuple_"):
-        return False  # made by Python for a class of named tuples
+    if file == "<string>":  # of named tuples, or guards as texts that the library evaluates
+        back, name = frame.f_back, str(frame.f_globals.get("__name__"))
+        if name.startswith("namedtuple_") or (back and is_library_file(back.f_code.co_filename)):
+            return False
     if file not in _USERS:
         if file.startswith(_PACKAGES):
             users = _uses_library(frame.f_globals)
