@@ -21,6 +21,7 @@ from tests.rules.helpers.caught_programs import (
     PLACES,
     RAISED,
     THREAD,
+    Asking,
 )
 
 pytestmark = pytest.mark.rules("CAP-13")
@@ -363,6 +364,7 @@ def outcome(f: Any) -> Any:
     finally:
         OUTSIDE.grad = None
         MODULE.__dict__.pop("count", None)
+        Asking.forget()
 
 
 def program(steps: Any, note: Any = None) -> Any:

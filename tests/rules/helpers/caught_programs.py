@@ -264,7 +264,13 @@ def _in_region_again(attempt: Attempt) -> Any:
 class Asking(TwoTensor):
     """A pair whose dispatch makes an attempt."""
 
-    attempt: Any = None
+    attempt: Any
+
+    @classmethod
+    def forget(cls) -> None:
+        """Leaves the place of the attempt empty, into which a function may put another one."""
+        if "attempt" in vars(cls):
+            del cls.attempt
 
     @classmethod
     def __tensor_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any) -> Any:

@@ -32,6 +32,8 @@ LENGTH = ItemMark("how many there are")
 """The key of the number of items of a list, tuple or deque, which an item may be counted from."""
 SIZE = ItemMark("how many keys there are")
 """The key of the number of items of a dict."""
+ORDER = ItemMark("in which order")
+"""The key of the order of a dict's keys."""
 ANY = ItemMark("any")
 """The only key of sets and arrays, whose items are not distinguished."""
 Items = tuple[Any, ...]
@@ -40,15 +42,25 @@ Items = tuple[Any, ...]
 _NOISE = frozenset(("CACHE", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME", "COPY_FREE_VARS"))
 WRITES = frozenset(
     "append appendleft extend extendleft insert remove discard add clear update sort reverse "
-    "fill put put_nowait set write writelines".split()
+    "fill put put_nowait set write writelines move_to_end rotate".split()
 )
 """Methods of containers that change them and return nothing of their contents."""
+_TAKES = ("popitem", "popleft")
+"""Methods that only change a container if what they return is dropped."""
+_VIEWS = ("keys", "values", "items")
+_BY_CALL = {
+    **dict.fromkeys(("len", "bool"), "counted"),
+    **dict.fromkeys(("sorted", "set", "frozenset"), "unordered"),
+}
+"""How functions of Python use a container that they are called with."""
 _ASKS = ("get", "setdefault", "pop")
 """Methods that return one item."""
 _HANDS_ON = frozenset(
     "YIELD_VALUE SEND BEFORE_WITH BEFORE_ASYNC_WITH GET_AWAITABLE GET_AITER".split()
 )
 """Instructions that give a value to somebody, and push another one in its place."""
+_CALLS = ("PRECALL", "CALL", "CALL_KW")
+_CONDITIONS = ("UNARY_NOT", "TO_BOOL")
 OF_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 OF_VARIABLES = {
     "cell": ("LOAD_DEREF", "LOAD_CLASSDEREF"),
@@ -83,11 +95,13 @@ def reads(
     `existence`, whether it is there: also a value that is dropped is read (`try: box.n`)."""
     for key in items:
         use = _use(steps, at)
-        if use.what in ("changed", "dropped"):
+        if use.what in ("changed", "dropped", "compared"):
             return False
+        if use.what == "counted":
+            return key is SIZE or key is LENGTH or key is ANY
         if use.what not in ("item", "asked"):
-            return True
-        if key is SIZE:
+            return not (use.what == "unordered" and key is ORDER)
+        if key is SIZE or key is ORDER:
             return False
         if key is LENGTH:
             return _asks_length(use) and _use(steps, use.at).what not in ("changed", "dropped")
@@ -118,7 +132,8 @@ class _Use:
 
     what: str
     """'item': it is subscripted; 'asked': `in`, `get` or `pop`; 'changed': it or an item is
-    changed in place; 'dropped': it is popped; 'read': anything else."""
+    changed in place; 'dropped': it is popped; 'compared': `is`; 'counted': `len`, or a condition;
+    'unordered': all its items, in no order; 'read': anything else."""
     at: int = 0
     """The instruction of the use."""
     key: Any = NOTHING
@@ -139,6 +154,10 @@ def _use(steps: Sequence[dis.Instruction], at: int) -> _Use:
             return _method(steps, now)
         if above == 0 and step.opname in _HANDS_ON:
             return _READ
+        if above == 0 and (step.opname in _CONDITIONS or step.opname.startswith("POP_JUMP")):
+            return _Use("compared" if step.opname.endswith("NONE") else "counted")
+        if above == 0 and step.opname in _CALLS and step.arg == 1:
+            return _Use(_by_call(steps, at, now + (step.opname == "PRECALL")))
         if above == 1 and step.opname == "CONTAINS_OP":  # it is the key, below the container
             return _READ
         if above == 0 and step.opname == "CONTAINS_OP":
@@ -150,7 +169,9 @@ def _use(steps: Sequence[dis.Instruction], at: int) -> _Use:
                 return _changed_item(steps, now)
             if _takes_item(step):
                 return _Use("item", now, _constant(steps, now - 1))
-            if step.opname.startswith(("BINARY_", "COMPARE_", "IS_")):
+            if step.opname == "IS_OP":
+                return _Use("compared")
+            if step.opname.startswith(("BINARY_", "COMPARE_")):
                 is_in_place = step.argrepr.endswith("=")
                 return (_stored if is_in_place else _stored_again)(steps, at, now)
         if above == 2 and step.opname in ("STORE_SLICE", "BINARY_SLICE"):
@@ -165,9 +186,41 @@ def _use(steps: Sequence[dis.Instruction], at: int) -> _Use:
 
 def _method(steps: Sequence[dis.Instruction], at: int) -> _Use:
     """The use of a container by a method, known by the method's name."""
-    if steps[at].argval in _ASKS:
+    name = steps[at].argval
+    if name in _ASKS:
         return _Use("asked", at, _constant(steps, at + 1))
-    return _Use("changed") if steps[at].argval in WRITES else _READ
+    if name in WRITES:
+        return _Use("changed")
+    call = call_of(steps, at) if name in _TAKES or name in _VIEWS else None
+    use = _READ if call is None else _use(steps, call)
+    if name in _TAKES:
+        return _Use("changed") if use.what == "dropped" else _READ
+    return use if use.what in ("counted", "unordered") else _READ
+
+
+def _by_call(steps: Sequence[dis.Instruction], at: int, call: int) -> str:
+    """How a value is used by the function that it is the only argument of: `len(self.log)`."""
+    for before in range(at - 1, max(at - 8, -1), -1):
+        step = steps[before]
+        if loads_name(step, OF_VARIABLES["global"], str(step.argval)):
+            if step.argval in _BY_CALL and call_of(steps, before) == call:
+                return _BY_CALL[step.argval]
+    return "read"
+
+
+def call_of(steps: Sequence[dis.Instruction], at: int) -> int | None:
+    """The instruction that calls what `at` pushes; None if none does, or one behind a jump."""
+    above = 0
+    for now in range(at + 1, len(steps)):
+        step = steps[now]
+        if step.opname in _CALLS and above == step.arg:
+            return now + (step.opname == "PRECALL")
+        if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
+            return None
+        above += dis.stack_effect(step.opcode, step.arg, jump=False)
+        if above < 0:
+            return None
+    return None
 
 
 def _takes_item(step: dis.Instruction) -> bool:

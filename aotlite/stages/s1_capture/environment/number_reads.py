@@ -21,6 +21,7 @@ from aotlite.stages.s1_capture.environment.bytecode_reads import (
     OF_ATTRIBUTES,
     OF_VARIABLES,
     Items,
+    call_of,
     loads_name,
     reads,
     steps_of,
@@ -123,7 +124,7 @@ def _first_by_call(
             steps = steps_of(code)
             for at, step in enumerate(steps):
                 if loads_name(step, _GLOBALS, function):
-                    call = _call_of(steps, at)
+                    call = call_of(steps, at)
                     if call is None or reads(steps, call, (name, *items)):
                         return code, step.offset
     return None
@@ -138,10 +139,10 @@ def _offsets_by_text(code: types.CodeType, name: str, items: Items) -> Iterator[
         if step.opname == "MATCH_CLASS" or _copies(steps, at):
             yield step.offset
         elif loads_name(step, _GLOBALS, "getattr"):
-            call = _call_of(steps, at)
+            call = call_of(steps, at)
             texts, is_computed = _texts_between(steps, at, call)
             if is_computed:
-                is_called = call is not None and _call_of(steps, call) is not None
+                is_called = call is not None and call_of(steps, call) is not None
                 if not is_called and all(text in name for text in texts):
                     yield step.offset
             elif name in texts and (call is None or reads(steps, call, items)):
@@ -157,21 +158,6 @@ def _copies(steps: Sequence[dis.Instruction], at: int) -> bool:
         return True
     before = steps[at - 1]
     return step.opname in OF_ATTRIBUTES and before.opname in _GLOBALS and before.argval in _COPYING
-
-
-def _call_of(steps: Sequence[dis.Instruction], at: int) -> int | None:
-    """The instruction that calls what `at` pushes; None if none does, or one behind a jump."""
-    above = 0
-    for now in range(at + 1, len(steps)):
-        step = steps[now]
-        if step.opname in ("PRECALL", "CALL", "CALL_KW") and above == step.arg:
-            return now + (step.opname == "PRECALL")
-        if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
-            return None
-        above += dis.stack_effect(step.opcode, step.arg, jump=False)
-        if above < 0:
-            return None
-    return None
 
 
 def _texts_between(
@@ -225,6 +211,6 @@ def computed_names(code: types.CodeType) -> tuple[tuple[str, ...], ...]:
         steps = steps_of(each) if "getattr" in each.co_names else ()
         for at, step in enumerate(steps):
             if loads_name(step, _GLOBALS, "getattr"):
-                texts, is_computed = _texts_between(steps, at, _call_of(steps, at))
+                texts, is_computed = _texts_between(steps, at, call_of(steps, at))
                 found += [texts] if is_computed else []
     return tuple(found)

@@ -93,8 +93,15 @@ class World:
     asked: dict[str, None] = attrs.field(factory=dict)
     """Names of attributes that getters of `operator` ask for."""
     met: dict[int, object] = attrs.field(factory=dict)
-    containers: set[int] = attrs.field(factory=set)
+    containers: dict[int, object] = attrs.field(factory=dict)
     """The lists, dicts and sets found, by `id`."""
+    keys: dict[int, object] = attrs.field(factory=dict)
+    """The objects among keys of dicts and items of sets, by `id`."""
+
+    @property
+    def known(self) -> set[int]:
+        """The ids of all objects that were found."""
+        return {*self.met, *self.containers, *self.keys}
 
     def meet(self, thing: object, at: AccessPath) -> list[tuple[AccessPath, object]]:
         """Records an object; returns its attributes, with their paths."""
@@ -178,7 +185,7 @@ class _Walk:
                 continue
             found = category(type(inner))
             if found in _CONTAINERS:
-                world.containers.add(id(inner))
+                world.containers[id(inner)] = inner
                 if self.keeps:
                     world.keep(inner)
                 if is_object(inner):
@@ -194,6 +201,8 @@ class _Walk:
         base = base_of(thing)
         if base.__len__(thing) <= MANY and not _PLAIN.issuperset(map(type, base.__iter__(thing))):
             for key in list(base.__iter__(thing)):
+                if type(key) not in _PLAIN:
+                    self.world.keys[id(key)] = key
                 if is_object(key):
                     self._open(AccessPath(None, key), key)
 

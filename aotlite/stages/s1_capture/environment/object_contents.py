@@ -34,7 +34,13 @@ from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.stages.records.guards.access_paths import AccessPath, attributes_of
 from aotlite.stages.records.guards.snapshots import MANY, PLAIN, snapshot_of
 from aotlite.stages.s1_capture.environment.access_search import is_users
-from aotlite.stages.s1_capture.environment.bytecode_reads import ANY, LENGTH, SIZE, Items
+from aotlite.stages.s1_capture.environment.bytecode_reads import (
+    ANY,
+    LENGTH,
+    ORDER,
+    SIZE,
+    Items,
+)
 
 NUMBERS = (*PLAIN, np.generic, enum.Enum)
 LISTS = (list, tuple, collections.deque)
@@ -51,7 +57,7 @@ _NO_OBJECTS = (
 )
 NAMESPACES = (types.SimpleNamespace, threading.local, argparse.Namespace)
 """Classes of Python's library whose objects have attributes of users."""
-_VALUES = (
+VALUES = (
     *(numbers.Number, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo),
     *(uuid.UUID, pathlib.PurePath, range, slice),
 )
@@ -102,14 +108,19 @@ def spread(place: AccessPath, value: object) -> Iterator[tuple[Items, Any, Acces
         match category(type(inner)):
             case "set":
                 number = base_of(inner).__len__(inner)
-                image = _set_image(inner) if number <= MANY else number
+                image = set_image(inner) if number <= MANY else number
                 yield (*items, ANY), Image(image, f"a set of {number}"), at
-            case "array" if is_small_array(inner) and inner.dtype != object:
+            case "array" if is_small_array(inner) and inner.dtype == object:
+                held = (inner.shape, *inner.ravel().tolist())
+                yield (*items, ANY), Image(held, f"an array of {inner.size} objects"), at
+            case "array" if is_small_array(inner):
                 yield (*items, ANY), Image(snapshot_of(inner), str(inner)), at
             case "list" | "dict" as form if id(inner) not in above:
                 number = base_of(inner).__len__(inner)
                 yield (*items, SIZE if form == "dict" else LENGTH), number, at
                 content = content_of(inner) if number <= MANY else []
+                if form == "dict":
+                    yield (*items, ORDER), _order_image([key for key, _ in content]), at
                 for key, each in content if form == "dict" else enumerate(content):
                     waiting.append(((*items, key), each, at.then("item", key), (*above, id(inner))))
             case "stateful":
@@ -157,12 +168,25 @@ def content_of(thing: object) -> list[Any]:
     return list(base.items(thing) if base in DICTS else base.__iter__(thing))
 
 
-def _set_image(thing: object) -> object:
-    """The items of a set: plain values and tuples by value, all others by identity."""
-    return frozenset(
-        snapshot_of(each) if type(each) in (*PLAIN, tuple) or is_a(each, np.generic) else id(each)
-        for each in content_of(thing)
-    )
+def _order_image(keys: list[Any]) -> Image:
+    """The keys of a dict in their order."""
+    shown = [repr(key) if type(key) in PLAIN else f"a {type(key).__name__}" for key in keys[:6]]
+    return Image(tuple(keys), ", ".join([*shown, "..."] if len(keys) > 6 else shown))
+
+
+def set_image(thing: object) -> object:
+    """The items of a set, without an order."""
+    return frozenset(map(plain_of, content_of(thing)))
+
+
+def plain_of(key: object) -> object:
+    """The image of a key: plain values, tuples and sets of such by value; others by identity."""
+    kind = type(key)
+    if kind in PLAIN:
+        return kind, repr(key) if kind in (float, complex) else key
+    if kind is tuple or kind is frozenset:
+        return kind, kind(map(plain_of, content_of(key)))
+    return snapshot_of(key) if is_a(key, (np.generic, enum.Enum)) else id(key)
 
 
 # ------------------------------------------------------------------------------------- objects
@@ -209,31 +233,7 @@ def _is_filled(slot: types.MemberDescriptorType, thing: object) -> bool:
     return True
 
 
-# ------------------------------------------------------------------------------ what is no number
-def image_of(value: object) -> object:
-    """The image by which values of one place are compared before and after the run.
-
-    A function counts by its code, since its variables are compared by their own paths; an object by
-    its class, since its attributes are; a tensor that the captured run has made by nothing.
-    """
-    kind = type(value)
-    if kind is Image:
-        return value.image  # type: ignore[attr-defined]
-    if kind is types.FunctionType:
-        return value.__code__  # type: ignore[attr-defined]
-    if kind is types.MethodType:
-        return image_of(value.__func__)  # type: ignore[attr-defined]
-    if issubclass(kind, Tensor):
-        return None if value.storage.capture is not None else id(value)  # type: ignore[attr-defined]
-    if issubclass(kind, type):
-        return "class", value.__module__, value.__qualname__  # type: ignore[attr-defined]
-    if kind is object or kind is types.BuiltinFunctionType:
-        return "object", id(value)
-    if issubclass(kind, NUMBERS):
-        return snapshot_of(value)
-    return (kind, repr(value)) if issubclass(kind, _VALUES) else kind
-
-
+# ------------------------------------------------------------------------- what things give next
 def state_image(thing: Any, depth: int = 8) -> object:
     """What a thing will give next, without moving it: where an iterator stands, what is queued."""
     kind = type(thing)
@@ -286,18 +286,20 @@ def _iterator_base(kind: type) -> Any:
 
 
 def _part(value: Any, depth: int) -> object:
-    """The image of a part of a state: numbers by value, containers by their parts' images."""
-    if type(value) in PLAIN:
-        return type(value), repr(value)
+    """The image of a part of a state: containers by their parts' images, any other as it is."""
     if is_a(value, _STATEFUL):
-        return state_image(value, depth - 1)
-    if type(value) in (list, tuple, collections.deque) and len(value) <= MANY and depth:
-        return tuple([_part(each, depth - 1) for each in value])
-    if type(value) is dict and len(value) <= MANY and depth:
-        return tuple([(_part(k, depth - 1), _part(v, depth - 1)) for k, v in value.items()])
-    if is_a(value, (list, tuple, dict, set)):
-        return type(value), base_of(value).__len__(value)
-    return image_of(value)
+        return value, state_image(value, depth - 1)
+    found = category(type(value))
+    if found not in ("list", "dict", "set"):
+        return value
+    base = base_of(value)
+    if base.__len__(value) > MANY or not depth:
+        return type(value), base.__len__(value)
+    if found == "set":
+        return set_image(value)
+    if found == "list":
+        return tuple([_part(each, depth - 1) for each in content_of(value)])
+    return tuple([(_part(k, depth - 1), _part(v, depth - 1)) for k, v in content_of(value)])
 
 
 def inner_containers(thing: object) -> list[tuple[str, object]]:

@@ -26,19 +26,19 @@ from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath
 from aotlite.stages.records.guards.snapshots import IN_ALL, PLAIN
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
-from aotlite.stages.s1_capture.environment.bytecode_reads import ANY, LENGTH, SIZE, Items
+from aotlite.stages.s1_capture.environment.bytecode_reads import ANY, LENGTH, ORDER, SIZE, Items
 from aotlite.stages.s1_capture.environment.number_reads import first_read, variable
 from aotlite.stages.s1_capture.environment.number_restoring import bind, fill
 from aotlite.stages.s1_capture.environment.number_search import Name, World, world_of
 from aotlite.stages.s1_capture.environment.object_contents import (
     NUMBERS,
     attributes,
-    image_of,
     is_a,
     is_object,
     spread,
 )
 from aotlite.stages.s1_capture.environment.symbol_numbers import HOLDERS, in_numbers, put_numbers_in
+from aotlite.stages.s1_capture.environment.value_comparison import ValueComparison
 
 _CACHED = type(functools.lru_cache(print))
 _PLAIN = frozenset(PLAIN)
@@ -175,6 +175,7 @@ def _has_size(things: Iterable[object], depth: int) -> bool:
 def _changes(before: World, after: World) -> Iterator[tuple[AccessPath, Items, object, object]]:
     """(path, keys, before, after) of each number that changed, appeared or vanished, and of each
     other object in whose place another one is."""
+    comparison = ValueComparison(before.known)
     for name in dict.fromkeys((*before.numbers, *after.numbers)):
         if not all(name in world.numbers or _owner_is_in(world, name) for world in (before, after)):
             continue
@@ -183,21 +184,8 @@ def _changes(before: World, after: World) -> Iterator[tuple[AccessPath, Items, o
         one, other = (each[1] if each is not None else {} for each in (was, now))
         for items in dict.fromkeys((*one, *other)):
             a, b = one.get(items, NOTHING), other.get(items, NOTHING)
-            if a is not b and _is_change(a, b):
+            if a is not b and comparison.is_change(a, b):
                 yield place, items, a, b
-
-
-def _is_change(was: Any, now: Any) -> bool:
-    if not is_a(was, NUMBERS) and (now is NOTHING or is_a(now, Tensor) and _is_made(now)):
-        return False  # an object that came, or went: a table of objects may be filled
-    if was is NOTHING and not is_a(now, NUMBERS):
-        return False
-    return image_of(was) != image_of(now)
-
-
-def _is_made(tensor: Tensor) -> bool:
-    """Whether the captured run has made a tensor: it is of no use afterwards."""
-    return tensor.storage.capture is not None
 
 
 def _owner_is_in(world: World, name: Name) -> bool:
@@ -226,6 +214,8 @@ def _text(place: AccessPath, items: Items, leaves: list[object]) -> str:
             text = f"{text}{_step(kind, key)}" if text else str(at)
     if items and (items[-1] is LENGTH or items[-1] is SIZE):
         return f"the length of {text}{_keys(items[:-1])}"
+    if items and items[-1] is ORDER:
+        return f"the order of the keys of {text}{_keys(items[:-1])}"
     return text + _keys(each for each in items if each is not ANY)
 
 
