@@ -185,6 +185,12 @@ class Operand:
         """Whether the dtype is a complex one."""
         return self.dtype.is_complex
 
+    def is_conj(self) -> bool:
+        """False: a conjugate is a copy (TEN-35), as a negative is."""
+        return False
+
+    is_neg = is_conj
+
     # --- operators
     __add__ = __radd__ = _binary("add")
     __sub__ = _binary("sub")

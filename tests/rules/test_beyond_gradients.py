@@ -209,6 +209,29 @@ def test_the_conjugate_is_a_copy(way):
     way.shows(y.tolist(), [1 - 2j], eager=[0], pytorch=[0])
 
 
+@pytest.mark.rules("TEN-35")
+def test_a_write_to_a_conjugate_does_not_reach_its_tensor(way):
+    """Decision 0029: what reaches it is a write of the conjugate."""
+
+    def through(x):
+        x.conj().mul_(2j)
+        return x.clone()
+
+    x = way.lib.tensor([1 + 2j])
+    way.shows(way.compiled(through)(x).tolist(), [1 + 2j], eager=[4 - 2j], pytorch=[4 - 2j])
+
+    def said(x):
+        x.conj_physical_()
+        x.mul_(2j)
+        x.conj_physical_()
+        return x.clone()
+
+    x = way.lib.tensor([1 + 2j])
+    result = way.compiled(said)(x).resolve_conj().resolve_neg()
+    assert result.tolist() == [4 - 2j]
+    assert not result.is_conj() and not result.is_neg()
+
+
 @pytest.mark.rules("FUN-33")
 def test_what_a_backward_writes_is_the_callers_tensor(way):
     """#172956, #174124: in PyTorch the caller's tensor has changed when the call returns."""
