@@ -167,6 +167,33 @@ def test_what_needs_a_number_for_a_size_is_refused(function: Any, text: str) -> 
         to_onnx(compiled)
 
 
+RANGES = (("softmax", 2), ("softmax", 3), ("pointwise", 1), ("sums", 1), ("sums", 2), ("views", 2))
+EVERY: dict[str, Callable[[Any], Any]] = {name: FUNCTIONS[name] for name, _ in RANGES}
+EVERY["every second"] = lambda x: x[::2].softmax(0)
+
+
+@pytest.mark.rules("ICH-9")
+@pytest.mark.parametrize(
+    ("name", "least"), [*RANGES, ("every second", 2), ("every second", 3), ("every second", None)]
+)
+def test_a_model_has_the_range_of_its_dim_or_is_refused(name: str, least: int | None) -> None:
+    """`x[::2]` of two rows has one, and another model: that of `Dim(min=2)` refused two rows."""
+    x = al.from_numpy(numbers(6, 4))
+    made = program(EVERY[name], x, dynamic_shapes={"x": {0: al.Dim("batch", min=least)}})
+    try:
+        onnx = OnnxProgram(to_onnx(made))
+    except al.UnsupportedError as error:
+        assert (name, least) in {("every second", 2), ("sums", 1)}
+        text = f"which is false for s0 = {least}, expected a model for all sizes of the declared"
+        assert text in str(error)
+        assert "give the Dim a min or max that leaves this size out" in error.__notes__[0]
+        return
+    for size in (least, 5, 8) if least else (3, 8):
+        found = onnx({"primals_0": numbers(size, 4)}).values()
+        its = EVERY[name](al.from_numpy(numbers(size, 4)))
+        check(list(found), tuple(np.asarray(y) for y in (its if type(its) is tuple else (its,))))
+
+
 @pytest.mark.rules("ICH-9")
 def test_stablehlo_has_numbers_for_sizes() -> None:
     compiled, _ = model_of(lambda x: x * 2, al.ones(6, 4))

@@ -101,6 +101,12 @@ def graph_of(source: Graph | HasForward) -> Graph:
     return source.forward_graph
 
 
+def guards_of(source: object) -> Sequence[Any] | None:
+    """The guards of a captured program; None for what has those of its trace."""
+    guards: Sequence[Any] | None = getattr(getattr(source, "records", None), "guards", None)
+    return guards
+
+
 def convention_of(source: Graph | HasForward, signature: Any = None) -> ProgramConvention:
     """The convention of a pure graph. `signature` is that of an exported Module.
 
@@ -135,7 +141,7 @@ def convention_of(source: Graph | HasForward, signature: Any = None) -> ProgramC
     metas: list[tuple[str, Any]] = [(str(node.role), node.meta) for node in graph.placeholders]
     types = {name: (meta.dtype.numpy.name, _shown(meta.shape)) for name, meta in metas}
     results = inputs, outputs, tuple(literals), updates, copies
-    sizes = sizes_of(graph, getattr(getattr(source, "records", None), "guards", None))
+    sizes = sizes_of(graph, guards_of(source))
     return ProgramConvention(*results, named, gradients, types, sizes)
 
 

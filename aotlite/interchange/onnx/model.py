@@ -21,13 +21,19 @@ from aotlite.interchange.arrays.convention import (
     ProgramConvention,
     convention_of,
     graph_of,
+    guards_of,
     input_name,
 )
 from aotlite.interchange.arrays.lower import expanded, lower
 from aotlite.interchange.arrays.target import Value
 from aotlite.interchange.onnx import kernels
 from aotlite.interchange.onnx.printer import OnnxPrinter
-from aotlite.interchange.sizes.program_sizes import demands_of, table_in, with_demands
+from aotlite.interchange.sizes.program_sizes import (
+    check_range,
+    demands_of,
+    table_in,
+    with_demands,
+)
 from aotlite.ir.errors import ArgumentError, MissingExtraError, UnsupportedError
 from aotlite.ir.graph import Graph
 from aotlite.ir.symbols.proving import proving
@@ -56,7 +62,8 @@ def to_onnx(
     generator's state are outputs like others. The model's metadata say which output updates which
     input, and, with `signature`, the names of parameters. `path`: it is also written there. `opset`
     is from 21 on; operators of later ones are refused.
-    Raises UnsupportedError for an op that ONNX does not express, by its name and the user's line.
+    Raises UnsupportedError for an op that ONNX does not express, by its name and the user's line,
+    and where the model would hold for fewer sizes than the range of a `Dim`.
 
     >>> import aotlite as al
     >>> f = al.compile(lambda x, y: x @ y + 1.0, backend="reference")
@@ -73,6 +80,7 @@ def to_onnx(
     graph = graph_of(source)
     convention = convention_of(source, signature)
     printer, outputs, convention = _printed(graph, convention, opset)
+    check_range(graph, guards_of(source), convention.sizes)
     nodes, initializers = printer.used()
     imported = [helper.make_opsetid("", opset)]
     made = helper.make_model(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -99,6 +99,52 @@ def with_demands(sizes: ProgramSizes, demands: Demands | None) -> ProgramSizes:
     answers = {} if demands is None else demands.answers
     more = [_answered(*question, answer) for question, answer in answers.items()]
     return attrs.evolve(sizes, conditions=tuple(dict.fromkeys([*sizes.conditions, *more])))
+
+
+def check_range(graph: Graph, guards: Sequence[Any] | None, sizes: ProgramSizes) -> None:
+    """Raises UnsupportedError if a condition excludes a size that a declared range (of a `Dim`, of
+    `mark_dynamic`) and the guards allow. Tried are the first and last sizes of each range.
+
+    Symbols without a declared range are for the sizes that meet the conditions.
+    """
+    table = table_in(graph)
+    if table is None or any(each.hint is None for each in table.symbols.values()):
+        return
+    allowed = [_condition(each) for each in (table.log if guards is None else guards)]
+    for values in _tried(table):
+        if any(_fails(each, values) for each in allowed):
+            continue
+        failed = next((each for each in sizes.conditions if _fails(each, values)), None)
+        if failed is not None:
+            found = ", ".join([f"{name} = {size}" for name, size in values.items()])
+            error = UnsupportedError(
+                f"interchange: the model of {graph.name} needs {' '.join(failed)}, which is false "
+                f"for {found}, expected a model for all sizes of the declared range"
+            )
+            error.add_note("Instead: give the Dim a min or max that leaves this size out, or none.")
+            raise error
+
+
+_TRIED: Final = 17
+
+
+def _tried(table: Any) -> Iterator[dict[str, int]]:
+    """Sizes of declared ranges: each symbol's first and last ones, beside the trace's others."""
+    for name, symbol in table.symbols.items():
+        if symbol.room in ((0, None), (None, None)):
+            continue
+        least, most = table.range(table.named(name))
+        first = range(least, least + _TRIED)
+        last = () if most is None else range(max(least, most - _TRIED), most + 1)
+        shared = [hint for hint in table.hints.values() if hint >= least]
+        for size in dict.fromkeys([*first, *last, *shared]):
+            if most is None or size <= most:
+                yield {**table.hints, name: size}
+
+
+def _fails(condition: Condition, values: Mapping[str, int]) -> bool:
+    left, relation, right = condition
+    return not RELATIONS[relation](value_of(left, values), value_of(right, values))
 
 
 _FACTORS: Final = (2, 3, 4, 8, 16, 64)
@@ -198,7 +244,7 @@ def values_in(
             )
         values[symbol] = (shape[dim] - value_of(rest, values)) // times
     for left, relation, right in sizes["conditions"]:
-        if not RELATIONS[relation](value_of(left, values), value_of(right, values)):
+        if _fails((left, relation, right), values):
             found = ", ".join([f"{name} = {size}" for name, size in values.items()])
             raise ArgumentError(
                 f"{what}: the sizes are {found}, expected {left} {relation} {right}, for which the "
