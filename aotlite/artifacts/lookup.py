@@ -18,7 +18,7 @@ from aotlite.artifacts.entry_records import DecodedEntry, check_call, decoded_en
 from aotlite.artifacts.files import store
 from aotlite.artifacts.files.guard_words import guards_of
 from aotlite.artifacts.files.kept_entry import KeptEntry, facts_of_words
-from aotlite.artifacts.files.misses import LookupOutcome, in_words, note
+from aotlite.artifacts.files.misses import LookupOutcome, in_words, note, note_hit
 from aotlite.artifacts.files.symbol_words import request_words
 from aotlite.artifacts.reads.function_names import name_of
 from aotlite.artifacts.reads.option_reads import fixed_lines
@@ -127,6 +127,7 @@ def _found(
             else:
                 if entry is not None:
                     store.note_use(variant.path)
+                    note_hit(name)
                     _say("hit", name, number=entry.number)
                     return entry
                 why = "the guards of the kept entry refuse the call"

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("info", "show", "clear", "why"),
         default="info",
         help="info, or show: the folders, how much is in them (default); clear: remove all of it; "
-        "why: which read made the last call of a function miss",
+        "why: which read made the last look-up of a function miss, or that it was a hit",
     )
     parser.add_argument("function", nargs="?", help="of `why`: the function, as module:name")
 
@@ -45,9 +45,13 @@ def command(args: argparse.Namespace) -> None:
 def _say_why(function: str) -> None:
     found = misses.last(function)
     if found is None:
-        print(f"nothing is known of {function}: no look-up of it missed")
-    else:
+        print(f"nothing is known of {function}: it was not looked up")
+    elif found.outcome != "hit":
         print(f"{found.outcome}: {found.why}")
+    else:
+        print("hit: all reads of the last look-up are those of a kept entry")
+        if found.before is not None:
+            print(f"before, {found.before.outcome}: {found.before.why}")
 
 
 def _act(folder: str, limit: int, action: str) -> None:

@@ -196,6 +196,8 @@ def test_the_outcome_of_the_last_lookup_is_kept_once():
     found = misses.last(NAME)
     assert found is not None and "miss" == found.outcome
     assert found.why.startswith("argument 0 is ") and "float32[4]" in found.why
+    run()
+    assert misses.LookupOutcome("hit", before=found) == misses.last(NAME)
     folder = Path(store.folder() or "") / store.outcome_key(NAME)
     assert 1 == len(os.listdir(folder))
 

@@ -80,12 +80,17 @@ def test_why_says_which_read_differed(folder, run, monkeypatch):
         return x * RATE
 
     name = f"{__name__}:{scaled.__qualname__}"
-    assert (0, [f"nothing is known of {name}: no look-up of it missed"], "") == run("why", name)
+    assert (0, [f"nothing is known of {name}: it was not looked up"], "") == run("why", name)
     cached(scaled)(al.ones(2))
     assert (0, ["miss: nothing is kept of it"], "") == run("why", name)
     monkeypatch.setitem(globals(), "RATE", 3.0)
     cached(scaled)(al.ones(2))
     assert (0, ["miss: RATE is 3.0, was 2.0 when it was compiled"], "") == run("why", name)
+    for _ in range(2):
+        cached(scaled)(al.ones(2))
+        hit = "hit: all reads of the last look-up are those of a kept entry"
+        before = "before, miss: RATE is 3.0, was 2.0 when it was compiled"
+        assert (0, [hit, before], "") == run("why", name)
     cached(lambda x: x * time.time())(al.ones(2))
     printing = f"{__name__}:{test_why_says_which_read_differed.__name__}.<locals>.<lambda>"
     assert run("why", printing)[1][0].startswith("bypass: ")

@@ -28,6 +28,8 @@ class LookupOutcome:
 
     outcome: str
     why: str = ""
+    before: LookupOutcome | None = None
+    """Of a hit: the last look-up before it that was none, if that is known."""
 
 
 def in_words(difference: tuple[str, str, str]) -> str:
@@ -69,8 +71,15 @@ def note(function: str, outcome: LookupOutcome) -> None:
                 store.remove(each)
 
 
+def note_hit(function: str) -> None:
+    """Keeps that the last look-up of a function was a hit, beside the outcome before it."""
+    before = last(function)
+    if before is None or before.outcome != "hit":
+        note(function, LookupOutcome("hit", before=before))
+
+
 def last(function: str) -> LookupOutcome | None:
-    """The outcome of the last look-up of a function that was no hit; None if none is known."""
+    """The outcome of the last look-up of a function; None if none is known."""
     cache = store.cache()
     if cache is None:
         return None
@@ -78,5 +87,11 @@ def last(function: str) -> LookupOutcome | None:
         with suppress(OSError, UnsoundError, ValueError, KeyError, TypeError):
             made: Any = json.loads(read(path))
             if made["function"] == function:
-                return LookupOutcome(str(made["outcome"]), str(made["why"]))
+                return _outcome(made, made.get("before"))
     return None
+
+
+def _outcome(made: Any, before: Any = None) -> LookupOutcome:
+    """The outcome in a document."""
+    earlier = None if before is None else _outcome(before)
+    return LookupOutcome(str(made["outcome"]), str(made["why"]), earlier)
