@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import attrs
 
 from aotlite.ir.graph.role import Role
+from aotlite.pipeline.containers.leaf_paths import steps_text
 
 Key = str | int
-"""A step of a path: a name, a key of a dict, or a place in a list."""
+"""A step of a path: a name, a field (`Field`), a key of a dict, or a place in a list."""
 
 
 def path_text(path: Sequence[Key]) -> str:
@@ -24,7 +25,7 @@ def path_text(path: Sequence[Key]) -> str:
     >>> path_text(("batch", "x", 0))
     "batch['x'][0]"
     """
-    return "".join([f"{path[0]}", *(f"[{key!r}]" for key in path[1:])]) if path else ""
+    return f"{path[0]}{steps_text(path[1:])}" if path else ""
 
 
 @attrs.frozen
@@ -200,7 +201,7 @@ class PlainOutput(Descriptor):
     """The keys from the returned object; empty where it is the tensor itself."""
 
     def __str__(self) -> str:
-        return "result" + "".join([f"[{key!r}]" for key in self.path])
+        return f"result{steps_text(self.path)}"
 
 
 @attrs.frozen

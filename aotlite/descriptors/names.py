@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Protocol
 
 import attrs
-import optree
 
 from aotlite.descriptors import kinds
 from aotlite.descriptors.kinds import AnyDescriptor, Key
@@ -26,6 +25,7 @@ from aotlite.nn.module import Module, state_places
 from aotlite.nn.parameter import Buffer, Parameter
 from aotlite.pipeline.arguments import FlatArguments, call_of
 from aotlite.pipeline.containers.argument_writes import writes_containers
+from aotlite.pipeline.containers.leaf_paths import leaf_paths, paths_in
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Containers
 from aotlite.stages.records.convention import Convention
@@ -97,9 +97,9 @@ class Names:
         self._states: dict[int, dict[int, list[str]]] = {}
         self._places: AccessPathIndex | None = None
         whole: Any = (call.args, call.kwargs)
-        self._leaf_paths = optree.tree_paths(whole, none_is_leaf=True)
+        self._leaf_paths = leaf_paths(whole)
         spec = entry.containers.spec
-        self._result_paths = [] if spec is None else spec.paths()
+        self._result_paths = [] if spec is None else paths_in(spec)
         if writes_containers(spec):  # those of results, and of what is put into arguments
             self._result_paths = [at[1:] if at[0] == 0 else at for at in self._result_paths]
 

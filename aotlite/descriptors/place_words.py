@@ -17,6 +17,7 @@ from typing import Any
 
 from aotlite.nn.module import Module
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, take
+from aotlite.stages.records.guards.access_words import item_text
 
 _SAME = ("__self__", "__func__", "func", "__wrapped__")
 """Members that lead to the function or Module that a callable calls."""
@@ -42,7 +43,7 @@ def words_of(
         elif kind != "member" or key not in _SAME:
             variable = _variable(value, kind, key)
             if variable is None:
-                text = _step(text, kind, key)
+                text = _step(text, kind, key, value)
             else:
                 text = _inside(text, variable) if is_whole else variable
         value = take(value, kind, key)
@@ -63,10 +64,10 @@ def _variable(function: Any, kind: str, key: Any) -> str | None:
     return None
 
 
-def _step(text: str, kind: str, key: Any) -> str:
+def _step(text: str, kind: str, key: Any, value: Any) -> str:
     match kind:
         case "item":
-            return f"{text}[{key!r}]"
+            return text + item_text(value, key)
         case "grad":
             return f"{text}.grad"
         case "class":

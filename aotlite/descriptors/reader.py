@@ -20,6 +20,7 @@ from aotlite.eager.rng.generator import default_generator
 from aotlite.ir.arrays import Array
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.graph.role import Hidden
+from aotlite.pipeline.containers.leaf_paths import Field
 from aotlite.stages.records.guards.access_paths import NOTHING
 
 
@@ -62,7 +63,7 @@ def read(names: Names, descriptor: AnyDescriptor, moment: Moment) -> Any:
 
 def _walk(value: Any, path: Sequence[Any]) -> Any:
     for key in path:
-        value = value[key] if isinstance(value, (dict, list, tuple)) else getattr(value, str(key))
+        value = getattr(value, key) if isinstance(key, Field) else value[key]
     return value
 
 

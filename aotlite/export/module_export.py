@@ -41,6 +41,7 @@ from aotlite.ir.graph.role import (
 from aotlite.ir.graph.verify import verify
 from aotlite.nn.module import Module
 from aotlite.pipeline.arguments import call_of
+from aotlite.pipeline.containers.leaf_paths import leaf_paths
 from aotlite.pipeline.options import make_options
 from aotlite.stages.s7_simplify.common_subexpressions import eliminate_dead_code
 
@@ -168,7 +169,7 @@ def _by_names(error: GuardError, state: LiftedState, module: Module, given: Any)
     of the numbers that they have in the lifted function."""
     count, names = len(state.names), [repr(each) for each in state.names]
     of_args = parameter_names(module)
-    for which, first, *rest in optree.tree_paths(given, none_is_leaf=True):
+    for which, first, *rest in leaf_paths(given):
         is_named = which == 0 and first < len(of_args)
         name = of_args[first] if is_named else f"args[{first}]" if which == 0 else first
         names.append(path_text((name, *rest)))

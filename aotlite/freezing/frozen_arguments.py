@@ -30,6 +30,7 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.nn.module import Module
 from aotlite.pipeline.arguments import dict_orders
 from aotlite.pipeline.containers.argument_writes import ArgumentCopies
+from aotlite.pipeline.containers.leaf_paths import leaf_paths, steps_text
 from aotlite.stages.records.guards.access_words import FRAME, name_of
 from aotlite.stages.records.guards.snapshots import PLAIN
 
@@ -109,9 +110,9 @@ class FrozenArguments:
 
     def _words(self) -> Iterator[str]:
         """The places of the fixed values in words."""
-        for kind, first, *rest in optree.tree_paths(self._fixed, none_is_leaf=True):
+        for kind, first, *rest in leaf_paths(self._fixed):
             name = f"argument {first}" if kind == 0 else f"argument {first!r}"
-            yield name + "".join([f"[{key!r}]" for key in rest])
+            yield name + steps_text(rest)
 
     def _name(self, place: int | str) -> str:
         """The name of the parameter that a fixed argument fills, by its place or name."""
@@ -124,8 +125,8 @@ class FrozenArguments:
 
     def _names(self) -> Iterator[str]:
         """The names of the fixed values."""
-        for _, first, *rest in optree.tree_paths(self._fixed, none_is_leaf=True):
-            yield self._name(first) + "".join([f"[{key!r}]" for key in rest])
+        for _, first, *rest in leaf_paths(self._fixed):
+            yield self._name(first) + steps_text(rest)
 
     def words(self, structure: Structure) -> list[str]:
         """The places of the leading arguments in words."""

@@ -35,6 +35,7 @@ from aotlite.pipeline.containers.argument_writes import (
     containers_by_id,
     shared_containers,
 )
+from aotlite.pipeline.containers.leaf_paths import leaf_paths, steps_text
 from aotlite.stages.records.capture import Containers, NumpyResult
 from aotlite.stages.records.guards.snapshots import PLAIN, image_of_key
 
@@ -162,9 +163,9 @@ def on_leaves(
 
 def _path(whole: Any, index: int) -> str:
     """The path of a leaf of (args, kwargs) in error messages."""
-    which, *rest = optree.tree_paths(whole, none_is_leaf=True)[index]
+    which, *rest = leaf_paths(whole)[index]
     name = f"{rest[0]}" if which == 0 else f"{rest[0]!r}"
-    return name + "".join(f"[{key!r}]" for key in rest[1:])
+    return name + steps_text(rest[1:])
 
 
 def _is_whole(wrapper: Tensor) -> bool:

@@ -25,6 +25,7 @@ from aotlite.ir.provenance.fixed_calls import watching
 from aotlite.nn.module import Module
 from aotlite.pipeline import STAGES, Request
 from aotlite.pipeline.arguments import FlatArguments, call_of, flat_results, on_leaves
+from aotlite.pipeline.containers.leaf_paths import leaf_paths, steps_text
 from aotlite.pipeline.derivatives import Arriving, OrderCut, orders_of
 from aotlite.pipeline.journey import retraced
 from aotlite.pipeline.logs.stage_events import compiling
@@ -120,7 +121,7 @@ def _options(function: Any, dynamic_shapes: Any) -> tuple[Callable[..., Any], Op
 # -------------------------------------------------------------------------------------- arguments
 def _arguments(function: Any, call: FlatArguments) -> Arguments:
     whole: Any = (call.args, call.kwargs)
-    paths = optree.tree_paths(whole, none_is_leaf=True)
+    paths = leaf_paths(whole)
     named = _parameters(function)
     names = tuple([_leaf_name(path, named) for path in paths])
     places = [k for k, leaf in enumerate(call.leaves) if not isinstance(leaf, TrackedObject)]
@@ -159,7 +160,7 @@ def _leaf_name(path: Sequence[Any], named: Sequence[str]) -> str:
         name = str(first)
     else:
         name = named[first] if first < len(named) else f"args[{first}]"
-    return name + "".join([f"[{key!r}]" for key in rest])
+    return name + steps_text(rest)
 
 
 # ------------------------------------------------------------------------------------------ taking

@@ -25,6 +25,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Family, Hidden, MutatedInput, Primal
 from aotlite.ir.graph.symbolic.binding import names_among
 from aotlite.pipeline.containers.argument_writes import writes_containers
+from aotlite.pipeline.containers.leaf_paths import Field, paths_in
 from aotlite.pipeline.request import CompiledEntry
 from aotlite.python_export.file_functions import _window
 from aotlite.python_export.file_parts import entry_name
@@ -35,6 +36,7 @@ from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Containers, NumpyResult
 from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, take
+from aotlite.stages.records.guards.access_words import item_text
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput
 
@@ -259,19 +261,26 @@ def leaf_texts(function: Callable[..., Any] | None, spec: PyTreeSpec) -> list[st
     """The expression of each flat argument, from the function's parameters."""
     names = [] if function is None else _parameter_names(function)
     texts = []
-    for which, first, *rest in spec.paths():
+    for which, first, *rest in paths_in(spec):
         name = first if which == 1 else names[first] if first < len(names) else f"arg_{first}"
-        texts.append(str(name) + "".join([f"[{literal(key)}]" for key in rest]))
+        texts.append(str(name) + "".join(map(_step, rest)))
     return texts
 
 
+def _step(step: object) -> str:
+    return f".{step}" if isinstance(step, Field) else f"[{literal(step)}]"
+
+
 def _is_expression(text: str) -> bool:
-    """Whether it is a parameter, or an item of one by plain keys: `batch['y'][0]`."""
+    """Whether it is a parameter, or an item or field of one: `batch['y'][0]`, `batch.pair`."""
     try:
         found: Any = ast.parse(text, mode="eval").body
         is_whole = found.col_offset == 0 and found.end_col_offset == len(text.encode())
-        while isinstance(found, ast.Subscript):
-            ast.literal_eval(found.slice)
+        while isinstance(found, (ast.Subscript, ast.Attribute)):
+            if isinstance(found, ast.Attribute):
+                is_whole = is_whole and not found.attr.startswith("__")
+            else:
+                ast.literal_eval(found.slice)
             found = found.value
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         return False
@@ -281,10 +290,10 @@ def _is_expression(text: str) -> bool:
 def parameters_in(texts: Iterable[str]) -> tuple[str, ...]:
     """The parameters of a function that reaches its arguments by these expressions.
 
-    >>> parameters_in(["x", "batch[0]", "batch['y']"])
+    >>> parameters_in(["x", "batch[0]", "batch.y"])
     ('x', 'batch')
     """
-    return tuple(dict.fromkeys([text.partition("[")[0] for text in texts]))
+    return tuple(dict.fromkeys([re.split(r"[\[.]", text, maxsplit=1)[0] for text in texts]))
 
 
 def _parameter_names(function: Any) -> list[str]:
@@ -360,7 +369,7 @@ def state_key(way: AccessPath, leaves: Sequence[Any], texts: Sequence[str]) -> s
         elif kind == "global":
             text = key
         elif kind == "item":
-            text = f"{text}[{key!r}]"
+            text += item_text(value, key)
         elif kind == "grad":
             text = f"{text}.grad"
         else:

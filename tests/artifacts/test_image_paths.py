@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,15 +12,22 @@ from aotlite.artifacts.files.image_paths import inner_difference
 from tests.artifacts.looked_up import cached, outcomes
 
 
+class Limits(NamedTuple):
+    least: float
+    most: float
+
+
 class Block(al.nn.Module):
     def __init__(self, size: int) -> None:
         super().__init__()
         self.lin = al.nn.Linear(3, size)
         self.config = {"kind": "relu, (", "scales": [1, (2, 3)]}
         self.act = al.sin
+        self.limits = Limits(0.0, 2.0)
 
     def forward(self, x: Any) -> Any:
         kind, scales = self.config["kind"], self.config["scales"]
+        x = x.clamp(max=self.limits.most)
         return self.act(self.lin(x)) * scales[1][0] * len(kind)  # type: ignore[index]
 
 
@@ -61,6 +68,10 @@ CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
     "item": (
         lambda m: one(m).config["scales"].__setitem__(0, 4),
         "argument 0.blocks.1.config['scales'][0] is 4, was 1 when it was compiled",
+    ),
+    "field": (
+        lambda m: setattr(one(m), "limits", Limits(0.0, 3.0)),
+        "argument 0.blocks.1.limits.most is 3.0, was 2.0 when it was compiled",
     ),
     "function": (
         lambda m: setattr(one(m), "act", al.cos),

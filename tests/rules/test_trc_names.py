@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import optree
 import pytest
 
 import aotlite as al
 from aotlite import nn
 from aotlite.descriptors import Descriptors, ParamInput, descriptors_of, parameters_with_gradients
+from aotlite.export import program
+from tests.python_export.comparison import module_of
+
+
+class Inner(NamedTuple):
+    x: Any
+    y: Any
+
+
+class Pair(NamedTuple):
+    inner: Inner
+    z: Any
+
+
+@dataclasses.dataclass
+class Held:
+    rows: Any
+
+
+HELD: Any = Held
+GLOBAL: Any = vars(optree.registry)["__GLOBAL_NAMESPACE"]
+optree.register_pytree_node(
+    HELD,
+    lambda held: ((held.rows,), None, ("rows",)),
+    lambda _, rows: Held(*rows),
+    namespace=GLOBAL,
+)
 
 
 def named(found: Descriptors) -> dict[str, Any]:
@@ -130,3 +160,47 @@ def test_what_a_frozen_function_fixes_has_the_name_of_its_parameter():
     assert ["argument input", "parameter weight", "parameter bias"] == [
         *map(str, descriptors_of(al.freeze(model), x).forward.inputs)
     ]
+
+
+def joined(pair: Pair, held: Held) -> Pair:
+    return Pair(Inner(pair.inner.x * 2, held.rows * 3), pair.z * KEPT.y)
+
+
+KEPT = Inner(al.ones(2), al.ones(2))
+
+
+@pytest.mark.rules("TRC-8")
+def test_fields_of_named_tuples_and_dataclasses_are_named_everywhere():
+    """They were numbers: `pair[0][1]`."""
+    pair, held = Pair(Inner(al.ones(2), al.ones(2)), al.ones(2)), Held(al.ones(2))
+    found = descriptors_of(joined, pair, held)
+    places = ["pair.inner.x", "pair.inner.y", "pair.z", "held.rows"]
+    inputs = [str(each) for each in found.joint.inputs]
+    assert [f"argument {each}" for each in places] + ["KEPT.y"] == inputs
+    values = *pair.inner, pair.z, held.rows, KEPT.y
+    for each, value in zip(found.joint.inputs, values, strict=True):
+        assert value is found.read(each, (pair, held))
+    outputs = [str(each) for each in found.joint.outputs]
+    assert ["result.inner.x", "result.inner.y", "result.z"] == outputs
+
+    made = program(joined, pair, held)
+    assert places == [*made.records.arguments.names] and ["KEPT.y"] == [*made.state]
+    with pytest.raises(al.ArgumentError, match=r"program: pair\.inner\.x is f32\[3\], expected"):
+        made(pair._replace(inner=Inner(al.ones(3), al.ones(2))), held)
+    with pytest.raises(al.ArgumentError, match=r"argument 0\.z is <object"):
+        al.compile(lambda pair: pair.z)(Pair(Inner(1, 2), object()))
+    with pytest.raises(al.ArgumentError, match=r"for dimension 0 of pair\.z, expected a Dim"):
+        al.compile(joined, dynamic_shapes={"pair": Pair(Inner(None, None), {0: 3})})(pair, held)
+    for text in (al.compile(joined).to_python(args=(pair, held)), made.to_python()):
+        file = module_of(text)
+        arrays = Pair(Inner(np.ones(2, "f4"), np.ones(2, "f4")), np.ones(2, "f4"))
+        result = file.joined(arrays, Held(np.ones(2, "f4")))
+        assert [2.0, 3.0, 1.0] == [result.inner.x[0], result.inner.y[0], result.z[0]]
+        assert ["KEPT.y"] == [*file.STATE]
+
+
+@pytest.mark.rules("DYN-6")
+def test_results_in_a_dataclass_note_which_sizes_are_symbols():
+    """The call failed: `'Held' object is not subscriptable`."""
+    found = al.compile(lambda x: Held(x * 2), dynamic=True)(al.ones(3))
+    assert {0} == found.rows._dynamic_dims

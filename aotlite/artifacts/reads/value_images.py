@@ -161,7 +161,7 @@ class Images:
         if kind is types.SimpleNamespace:
             return f"{self._numbered(value)}namespace {self._contents(vars(value), depth)}"
         if isinstance(value, tuple) and kind.__mro__[1:] == (tuple, object):  # a named tuple
-            return f"{self._kind(kind, depth)}({self._items(value, depth)})"
+            return f"{self._kind(kind, depth)}({self._fields(value, depth)})"
         if kind.__module__ == "aotlite.api":  # a compiled function is part of the capture (CAP-11)
             return f"compiled {self._of(value.function, depth)}"
         return self._object(value, depth)
@@ -196,6 +196,14 @@ class Images:
 
     def _items(self, values: Iterable[object], depth: int) -> str:
         return ", ".join([self._of(each, depth) for each in values])
+
+    def _fields(self, value: tuple[object, ...], depth: int) -> str:
+        """The items of a named tuple, with the names of its fields."""
+        names = vars(type(value)).get("_fields", ())
+        if len(names) != len(value):
+            return self._items(value, depth)
+        pairs = zip(names, value, strict=True)
+        return ", ".join([f"{name}: {self._of(each, depth)}" for name, each in pairs])
 
     def _module(self, value: TrackedObject, depth: int) -> str:
         """A Module by its class, and the attributes that are no plain values: those are read one by

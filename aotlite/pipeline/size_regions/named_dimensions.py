@@ -22,6 +22,7 @@ from aotlite.eager.tracked_objects import TrackedCallable
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.geometry.sizes import wrap_dim
 from aotlite.pipeline.arguments import FlatArguments
+from aotlite.pipeline.containers.leaf_paths import leaf_paths, steps_text
 from aotlite.stages.records.symbolic_sizes import NumberSource, SizeRequest, SizeSource, Source
 
 
@@ -91,8 +92,9 @@ def named_sizes(
     asked = _Asked(function, call, shapes)
     found: dict[Source, SizeRequest | None] = {}
     whole: Any = (call.args, call.kwargs)
-    for index, path in enumerate(optree.tree_paths(whole, none_is_leaf=True)):
-        found |= _of_leaf(index, call.leaves[index], asked.at(path), asked.where(path))
+    places = zip(optree.tree_paths(whole, none_is_leaf=True), leaf_paths(whole), strict=True)
+    for index, (path, named) in enumerate(places):
+        found |= _of_leaf(index, call.leaves[index], asked.at(path), asked.where(named))
     asked.check_all_met()
     return {source: each and _agreed(each, found.values()) for source, each in found.items()}
 
@@ -226,7 +228,7 @@ class _Asked:
 
 def _where(path: _Path) -> str:
     first = path[0] if type(path[0]) is str else f"argument {path[0]}"
-    return f"{first}" + "".join([f"[{key!r}]" for key in path[1:]])
+    return f"{first}{steps_text(path[1:])}"
 
 
 def _items(shapes: object) -> Iterator[tuple[object, object]]:

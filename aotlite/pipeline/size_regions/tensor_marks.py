@@ -22,6 +22,7 @@ from aotlite.ir.forks import UNFORKED
 from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph.role import Primal
 from aotlite.pipeline.arguments import FlatArguments
+from aotlite.pipeline.containers.leaf_paths import Field, paths_in
 from aotlite.pipeline.request import CompiledEntry, Request
 from aotlite.pipeline.size_regions.named_dimensions import check_bounds, wrapped_dim
 from aotlite.stages.records.capture import Captured
@@ -149,7 +150,7 @@ def notes_of(captured: Captured) -> Iterator[ResultNote]:
     if recorder.sizes is None or spec is None:
         return
     settled = Settled(recorder.sizes.table)
-    for path, result in zip(spec.paths(), captured.results, strict=False):
+    for path, result in zip(paths_in(spec), captured.results, strict=False):
         if isinstance(result, Tensor) and recorder.input_of(result) is None:
             shape = settled.put(result.meta.shape)
             dims = frozenset([dim for dim, size in enumerate(shape) if is_symbolic((size,))])
@@ -161,9 +162,13 @@ def note_results(source: FunctionSource, found: str, notes: Iterable[ResultNote]
     """Adds lines that note, of each new tensor in the results `found`, which of its sizes are
     symbols: those of the next function that takes it are symbols then, too (DYN-6)."""
     for path, dims in notes:
-        keys = [f"[{source.constant(key, 'K', repr(key))}]" for key in path]
+        keys = [_step(source, key) for key in path]
         known = source.constant(dims, "D", f"dimensions {sorted(dims)}")
         source.add(f"    {found}{''.join(keys)}._dynamic_dims = {known}")
+
+
+def _step(source: FunctionSource, key: object) -> str:
+    return f".{key}" if isinstance(key, Field) else f"[{source.constant(key, 'K', repr(key))}]"
 
 
 def was_symbolic(tensor: Tensor, dim: int) -> bool:

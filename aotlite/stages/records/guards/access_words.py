@@ -46,6 +46,12 @@ _TEXTS: dict[str, Callable[[str, Any], str]] = {
 }
 
 
+def item_text(value: object, key: object) -> str:
+    """The step to an item of a value: a field of a named tuple, else the key in brackets."""
+    fields = getattr(type(value), "_fields", ()) if isinstance(value, tuple) else ()
+    return f".{fields[key]}" if fields and type(key) is int else f"[{key!r}]"
+
+
 def path_words(
     function: Any,
     argument: int | None,
@@ -54,11 +60,14 @@ def path_words(
 ) -> str:
     """The words of the steps from a function, or an argument of it, to an object."""
     text = name_of(function) if argument is None else argument_words(function, argument)
+    is_there = argument is None and callable(function)  # else a stand-in for it
+    value: Any = function if is_there else NOTHING
     if ("member", "__wrapped__") not in path:
         for kind, key in path:
-            text = _TEXTS[kind](text, key)
+            text = text + item_text(value, key) if kind == "item" else _TEXTS[kind](text, key)
+            value = NOTHING if value is NOTHING else take(value, kind, key)
         return text
-    value: Any = function
+    value = function
     fixed: Any = None
     """The names of the arguments that a partial fixes, where the last step was into these."""
     for kind, key in path:
