@@ -11,7 +11,7 @@ graph, with closing copies or without. Rules: FRZ-1, FRZ-2, FRZ-3. Spec: `specs/
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -255,6 +255,52 @@ class _Copies:
 def computes(node: Node) -> bool:
     """Whether a node is an op that computes: views and `getitem` cost nothing."""
     return node.op == "call" and not node.target.views and node.target is not GETITEM
+
+
+def thrifty_order(graph: Graph, nodes: Sequence[Node]) -> list[Node]:
+    """These nodes of a fold graph, each behind its operands, in an order that needs little memory
+    beside the inputs, where an input is freed behind its last user.
+
+    Whole cones follow each other: first those that free more than they leave, those with the lowest
+    peak first; then those whose peak is highest over what they leave. For trees it is the best of
+    the orders in which whole subtrees follow each other.
+    """
+    given = set(nodes)
+    cost: dict[Node, tuple[int, int]] = {}
+    """For each node the peak of its cone, and what is left behind it: both in bytes, beside the
+    inputs."""
+
+    def ordered(several: Iterable[Node]) -> list[Node]:
+        return sorted(dict.fromkeys(several), key=lambda node: _rank(*cost[node]))
+
+    for node in nodes:
+        peak = left = 0
+        operands = [each for each in node.inputs() if each in given]
+        for each in ordered(operands):
+            peak, left = max(peak, left + cost[each][0]), left + cost[each][1]
+        size = _bytes_of(node) if computes(node) else 0
+        left += size
+        peak = max(peak, left)
+        freed = [each for each in dict.fromkeys(node.inputs()) if len(graph.users[each]) == 1]
+        left -= sum(
+            [_bytes_of(each) for each in freed if each.op == "placeholder" or computes(each)]
+        )
+        cost[node] = peak, left
+    done: dict[Node, None] = {}
+    users = {node: [each for each in graph.users[node] if each in given] for node in nodes}
+    for root in ordered([node for node in nodes if not users[node]]):
+        stack = [root]
+        while stack:
+            operands = [n for n in stack[-1].inputs() if n in given and n not in done]
+            if operands:
+                stack.append(ordered(operands)[0])
+            else:
+                done[stack.pop()] = None
+    return list(done)
+
+
+def _rank(peak: int, left: int) -> tuple[bool, int]:
+    return left > 0, peak if left <= 0 else left - peak
 
 
 def cone_of(graph: Graph, role: object) -> Iterator[Node]:

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping
+from itertools import takewhile
 from typing import Any
 from weakref import WeakValueDictionary
 
 import attrs
 
-from aotlite.freezing.fold_graph import computes
+from aotlite.freezing.fold_graph import computes, thrifty_order
 from aotlite.freezing.frozen_content import digest_of_array
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.run.interpreter import ArrayValue, array_value, call_arrays, explain
+from aotlite.ir.run.row_blocks import call_in_blocks
 
 Read = Callable[[Any], ArrayValue]
 """The value of the frozen input with a role."""
@@ -133,10 +135,14 @@ class FoldedValues:
         for node in self.graph.placeholders if done else ():
             if not uses[node]:
                 done(node.role)  # type: ignore[misc]
-        for node in self.graph.nodes[:-1]:
-            if node not in computed:
-                continue
-            env[node] = value = self._value(node, env, read)
+        order = [node for node in self.graph.nodes[:-1] if node in computed]
+        for node in thrifty_order(self.graph, order) if done else order:
+            try:
+                value = self._value(node, env, read, is_thrifty=done is not None)
+            except Exception:
+                self._raise_first(order, node, env, read)
+                raise
+            env[node] = value
             ran += computes(node)
             if node in kept:
                 made = self._held[node] = FoldedValue(keys[node], _frozen(value))
@@ -150,14 +156,27 @@ class FoldedValues:
                         done(each.role)
         return ran
 
-    def _value(self, node: Node, env: Mapping[Node, Any], read: Read) -> Any:
+    def _raise_first(
+        self, order: list[Node], failed: Node, env: dict[Node, Any], read: Read
+    ) -> None:
+        """Raises the error of the first op in the order of the function, as eager does: of what
+        was put off. `env` still has its operands."""
+        for node in takewhile(lambda node: node is not failed, order):
+            if node not in env and all(each in env for each in node.inputs()):
+                env[node] = self._value(node, env, read, is_thrifty=True)
+
+    def _value(self, node: Node, env: Mapping[Node, Any], read: Read, *, is_thrifty: bool) -> Any:
+        """The value of a node; `is_thrifty`: with few temporary arrays."""
         if node.op == "placeholder":
             return read(node.role)
         if node.op == "get_attr":
             return array_value(node.target.value, node.meta)  # type: ignore[arg-type]
         args = map_nodes(node.args, env.__getitem__)
         try:
-            return args[0][args[1]] if node.target is GETITEM else call_arrays(node.target, args)
+            if node.target is GETITEM:
+                return args[0][args[1]]
+            call = call_in_blocks if is_thrifty else call_arrays
+            return call(node.target, args)
         except Exception as error:
             explain(error, node, self.graph)
             raise

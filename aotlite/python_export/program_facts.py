@@ -272,7 +272,7 @@ def _step(step: object) -> str:
 
 
 def _is_expression(text: str) -> bool:
-    """Whether it is a parameter, or an item or field of one: `batch['y'][0]`, `batch.pair`."""
+    """Whether it is a parameter, or an item or field of one: `batch['y'][0]`."""
     try:
         found: Any = ast.parse(text, mode="eval").body
         is_whole = found.col_offset == 0 and found.end_col_offset == len(text.encode())

@@ -33,14 +33,17 @@ class Held:
     rows: Any
 
 
+def parts(held: Any) -> Any:
+    return (held.rows,), None, ("rows",)
+
+
+def whole(_: object, children: Any) -> Any:
+    return Held(*children)
+
+
 HELD: Any = Held
 GLOBAL: Any = vars(optree.registry)["__GLOBAL_NAMESPACE"]
-optree.register_pytree_node(
-    HELD,
-    lambda held: ((held.rows,), None, ("rows",)),
-    lambda _, rows: Held(*rows),
-    namespace=GLOBAL,
-)
+optree.register_pytree_node(HELD, parts, whole, namespace=GLOBAL)
 
 
 def named(found: Descriptors) -> dict[str, Any]:
