@@ -15,7 +15,10 @@ STANDARD_VARIABLES = {
 }
 """Module -> the standard environment variables that it alone may read."""
 SHOWS_THE_ENVIRONMENT = "aotlite.cli.doctor.environment"  # shows what others read
-WATCHES_THE_ENVIRONMENT = "aotlite.artifacts.reads.watched_names"  # which users' functions read
+WATCHES_THE_ENVIRONMENT = (  # which users' functions read and write
+    "aotlite.artifacts.reads.watched_names",
+    "aotlite.stages.s1_capture.environment.process_settings",
+)
 FOLDER_NAMES = ("ir", "backends")
 HOLD_LOCKS_OF_THEIR_OWN = (
     "aotlite.ir.forks",
@@ -91,7 +94,7 @@ def reads_another_variable(source: Source) -> Iterator[str]:
     additions, as `env={**os.environ, "NAME": value}`.
     """
     module = source.module
-    if module in (SHOWS_THE_ENVIRONMENT, WATCHES_THE_ENVIRONMENT) or "env" not in source.text:
+    if module in (SHOWS_THE_ENVIRONMENT, *WATCHES_THE_ENVIRONMENT) or "env" not in source.text:
         return
     constants = module_constants(source.tree)
     names = ENVIRONMENT_VARIABLES | STANDARD_VARIABLES.get(module, set())

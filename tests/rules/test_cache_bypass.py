@@ -104,6 +104,7 @@ def asks_globals(x: Any) -> Any:
 
 def writes_environment(x: Any) -> Any:
     os.environ["AL_TEST_WRITTEN"] = "1"
+    del os.environ["AL_TEST_WRITTEN"]
     return x * 2
 
 

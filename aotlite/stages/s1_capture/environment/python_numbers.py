@@ -32,13 +32,14 @@ from aotlite.stages.s1_capture.environment.number_restoring import bind, fill
 from aotlite.stages.s1_capture.environment.number_search import Name, World, world_of
 from aotlite.stages.s1_capture.environment.object_contents import (
     NUMBERS,
+    ValueComparison,
     attributes,
     is_a,
     is_object,
     spread,
 )
+from aotlite.stages.s1_capture.environment.process_settings import ProcessSettings
 from aotlite.stages.s1_capture.environment.symbol_numbers import HOLDERS, in_numbers, put_numbers_in
-from aotlite.stages.s1_capture.environment.value_comparison import ValueComparison
 
 _CACHED = type(functools.lru_cache(print))
 _PLAIN = frozenset(PLAIN)
@@ -52,11 +53,13 @@ class SelfChangedNumbers:
 
     _roots: list[AccessPath] = attrs.field(factory=list)
     _before: World = attrs.field(factory=World)
+    _settings: ProcessSettings = attrs.field(factory=ProcessSettings)
 
     def look(self, function: object, roots: Sequence[AccessPath], leaves: list[object]) -> None:
         """Takes the first snapshot; `roots` are the variables, and Modules among the arguments."""
         self._roots = list(roots)
         self._before = world_of(function, leaves, keeps=True)
+        self._settings.look()
 
     def reaches(self, container: int) -> bool:
         """Whether the function reaches a container, given by `id`, by a variable."""
@@ -88,9 +91,11 @@ class SelfChangedNumbers:
                     _WAY_OUT + (_IF_LAZY if _is_lazy(place, items, was) else ""),
                     location,
                 )
+        self._settings.check(recorder, [*codes], self._before.met.values())
 
     def _put_back(self, leaves: list[Any]) -> None:
         """Undoes the changes, as far as objects can be written; never raises."""
+        self._settings.put_back()
         for thing, copy in self._before.held.values():
             with contextlib.suppress(Exception):
                 fill(thing, copy)
