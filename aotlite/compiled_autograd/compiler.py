@@ -22,6 +22,8 @@ from aotlite.backends.calling_convention import Run
 from aotlite.compiled_autograd.dynamic.templates import Templates
 from aotlite.compiled_autograd.execution import Program, Tape, TapeRun, order_of
 from aotlite.compiled_autograd.fast_path.matcher import MISS, Matcher, look_again
+from aotlite.compiled_autograd.one_tape.cache import OneTapes
+from aotlite.compiled_autograd.one_tape.program import NotOneGraph, OneTape
 from aotlite.compiled_autograd.recompile_reasons import why
 from aotlite.compiled_autograd.structure import (
     Roots,
@@ -37,7 +39,7 @@ from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.deferred import deferred
-from aotlite.ir.errors import GuardError, UnsupportedError, noted
+from aotlite.ir.errors import ArgumentError, GuardError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.verify import verify
 from aotlite.ir.logs import NO_COMPILATION, current_id, is_heard, timed, within
@@ -54,6 +56,7 @@ from aotlite.stages.records.symbolic_sizes import SymbolicSizes
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.s9_lower import lower
+from aotlite.stages.shared.effect_tokens import unlifted
 
 if TYPE_CHECKING:
     from aotlite.ir.symbols import validation
@@ -98,11 +101,26 @@ class Counters:
     """Tapes that were recorded, with symbols or without."""
     branches: int = 0
     """Continuations after a hook or users' Python that were recorded later."""
+    whole: int = 0
+    """Backwards with calls that were one graph to their end, with `hooks="call"` (CAG-25)."""
     compiles: int = 0
     """Graphs of which a backend made kernels: one size each, or one for all sizes of a template."""
     skipped: int = 0
     """Backwards that the engine ran: in anomaly mode, which checks each node (CAG-17); where the
     tape saved a leaf's `.grad`; and where tapes of the same ops were captured too often."""
+
+
+HOOKS = ("segments", "call")
+"""The values of `hooks=`."""
+
+
+def checked_hooks(hooks: object) -> str:
+    """The way in which hooks are called. Raises ArgumentError if there is none of this name."""
+    if hooks not in HOOKS:
+        raise ArgumentError(
+            f"compiled_autograd: hooks is {hooks!r}, expected {' or '.join(map(repr, HOOKS))}"
+        )
+    return str(hooks)
 
 
 def _said(notes: list[str]) -> str:
@@ -114,11 +132,17 @@ def _said(notes: list[str]) -> str:
 class CompiledAutograd:
     """A cache of compiled tapes, for one compiler; `compiled_autograd.enable` activates it."""
 
-    def __init__(self, options: Options, compiler: object = None) -> None:
+    def __init__(
+        self, options: Options, compiler: object = None, *, hooks: str = "segments"
+    ) -> None:
         self.options = options
+        self.ones = OneTapes() if checked_hooks(hooks) == "call" else None
+        """The tapes that are one graph, with `hooks="call"` (CAG-25)."""
         self.counters = Counters()
         self.reasons: deque[str] = deque(maxlen=_MOST_REASONS)
         """Why each of the last captures was needed, as a sentence."""
+        self.fallbacks: Counter[str] = Counter()
+        """Why backwards were not one graph with `hooks="call"`, or not to their end (CAG-27)."""
         self._compiler = compiler
         """Kept alive, since caches are keyed by its id."""
         dumper = None if options.dump is None else Dump(options.dump)
@@ -132,24 +156,32 @@ class CompiledAutograd:
         """The structure of the tape captured last, without its nodes."""
 
     @classmethod
-    def of(cls, compiler: object = None, **options: Any) -> CompiledAutograd:
+    def of(
+        cls, compiler: object = None, *, hooks: str = "segments", **options: Any
+    ) -> CompiledAutograd:
         """A new, empty cache for `enable`."""
-        return cls(make_options(backend=compiler, **options), compiler)
+        return cls(make_options(backend=compiler, **options), compiler, hooks=hooks)
 
     def __repr__(self) -> str:
         return f"<CompiledAutograd {self.options.backend.name}: {self.counters}>"
 
     @property
     def graphs(self) -> list[Graph]:
-        """The pure graphs of all segments, in the order of their captures."""
-        return [graph for program in list(self._programs.values()) for graph in program.graphs()]
+        """The pure graphs of tapes that are one graph, then those of all segments, in the order of
+        their captures."""
+        whole = [] if self.ones is None else self.ones.graphs()
+        return whole + [
+            graph for program in list(self._programs.values()) for graph in program.graphs()
+        ]
 
     def forget(self) -> None:
         """Empties the cache and resets the counters."""
         self._programs, self._recent, self._last = {}, (), None
         self._templates, self._alike = Templates(), Counter()
+        self.ones = None if self.ones is None else OneTapes()
         self.counters = Counters()
         self.reasons.clear()
+        self.fallbacks.clear()
 
     # --- running
     def run(
@@ -189,6 +221,8 @@ class CompiledAutograd:
     ) -> list[Tensor | None]:
         changes = HookChanges.count
         for matcher in self._recent:
+            if self.ones is not None and matcher.whole is None:
+                continue  # its tape may be one graph
             found = matcher.match(roots, sinks, accumulate, retain)
             if found is not MISS:
                 self.counters.hits += 1
@@ -204,6 +238,10 @@ class CompiledAutograd:
         if accumulate and shares_gradients(look, roots):
             LOG.info("left to the engine: a leaf's .grad is memory that the tape reads")
             return self._left(tape)
+        if self.ones is not None:
+            whole = self.ones.run(tape, self, self._templates)
+            if whole is not None:
+                return whole
         program = self._programs.get(look.key)
         if program is None:
             return self._left(tape) if self._is_endless(look) else self._capture(tape)
@@ -281,6 +319,34 @@ class CompiledAutograd:
         programs[look.key] = Program(number, order, first)
         return run.collected
 
+    def capture_one(self, tape: Tape, record: Callable[[int], OneTape]) -> OneTape:
+        """Records a tape as one graph, and counts the capture (CAG-25). Raises NotOneGraph."""
+        look, number = tape.look, next(_NUMBERS)
+        if self._alike[alike(look)] >= self.options.recompile_limit:
+            raise NotOneGraph("tapes of the same ops were captured too often")
+        reason = why(look, self._last)
+        seen = attrs.evolve(look, nodes=[], number={}, forms=list(look.forms))
+        refresh()
+        with (
+            collector_paused(),
+            within(f"{TAPE}{number}", is_silent=not self.options.enable_log),
+            timed("tape", nodes=len(seen.forms), reason=reason),
+        ):
+            one = record(number)
+        self.counters.captures += 1
+        self._alike[alike(seen)] += 1
+        self._tell(f"tape {number} of {len(seen.forms)} nodes: {reason}")
+        self._last = seen
+        return one
+
+    def count_one(self, reason: str) -> None:
+        """Counts a backward that was one graph; or one that was not, if there is a reason."""
+        if not reason:
+            self.counters.whole += 1
+            return
+        self.fallbacks[reason] += 1
+        LOG.info("not one graph to its end: %s", reason)
+
     def _tell(self, reason: str) -> None:
         self.reasons.append(reason)
         LOG.info("captured %s", reason)
@@ -308,7 +374,7 @@ class CompiledAutograd:
             for each in self.options.passes:
                 simple = apply_pass(each, simple)
                 self._check(pass_name(each), simple)
-            return simple
+            return unlifted(simple)
 
     def lowered(self, graph: Graph, sized: Instance | None) -> Run:
         """Stage 9 for a pure graph: of the kernels for all sizes, or of its own."""

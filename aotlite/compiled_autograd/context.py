@@ -11,11 +11,15 @@ from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any
 
-from aotlite.compiled_autograd.compiler import SUSPENDED, CompiledAutograd, Counters
+from aotlite.compiled_autograd.compiler import (
+    SUSPENDED,
+    CompiledAutograd,
+    Counters,
+    checked_hooks,
+)
 from aotlite.eager.base.modes import STATE, resumed
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import lock
-from aotlite.pipeline.options import make_options
 
 _MOST_COMPILERS = 64
 
@@ -156,7 +160,7 @@ def reset() -> None:
         _KNOWN.clear()
 
 
-_OPTIONS = ("passes", "verify", "observer", "dump", "enable_log")
+_OPTIONS = ("passes", "verify", "observer", "dump", "enable_log", "hooks")
 
 
 def _compiler_of(compiler: object, options: dict[str, Any]) -> CompiledAutograd:
@@ -173,7 +177,9 @@ def _compiler_of(compiler: object, options: dict[str, Any]) -> CompiledAutograd:
                 f"compiled_autograd: {name!r} is no option, expected {', '.join(_OPTIONS)}"
             )
     passes = options.get("passes", ())
+    hooks = checked_hooks(options.get("hooks", "segments"))
     key = (
+        hooks,
         compiler if isinstance(compiler, str) else id(compiler),
         tuple(map(id, passes)) if isinstance(passes, (list, tuple)) else id(passes),
         options.get("verify"),
@@ -184,7 +190,7 @@ def _compiler_of(compiler: object, options: dict[str, Any]) -> CompiledAutograd:
     with _LOCK:
         found = _KNOWN.get(key)
         if found is None:
-            found = CompiledAutograd(make_options(backend=compiler, **options), compiler)
+            found = CompiledAutograd.of(compiler, **options)
             if len(_KNOWN) >= _MOST_COMPILERS:
                 del _KNOWN[next(iter(_KNOWN))]
             _KNOWN[key] = found

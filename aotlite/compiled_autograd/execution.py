@@ -195,8 +195,12 @@ class TapeRun(BackwardPass):
     # --- running known pieces
     def follow(self, program: Program) -> list[Tensor | None]:
         """Runs the pieces of a program; records and adds missing ones."""
-        piece, order = program.first, program.order
-        start = 0
+        return self.follow_from(program.first, program.order, 0)
+
+    def follow_from(
+        self, piece: SegmentStep, order: Sequence[int], start: int
+    ) -> list[Tensor | None]:
+        """`follow` from a piece on, which begins with node `start` of the order."""
         while True:
             try:
                 if piece.segment is not None:

@@ -32,9 +32,16 @@ CLOSED = "closed"
 # ---------------------------------------------------------------------------------------- forms
 def form_of(node: TapeNode) -> Form:
     """The form of a node as it is now; that of a closed one begins with CLOSED."""
-    kind = type(node)
     if node.extra is not None and (not node.extra.is_idle or node.extra.forms):
         return (*_closed(node, "hooks"), *_hooks_of(node))
+    if type(node) is AccumulateGrad and node.collected:
+        return (*_closed(node, "hooks"), len(node.collected))
+    return bare_form_of(node)
+
+
+def bare_form_of(node: TapeNode) -> Form:
+    """The form that a node would have without its hooks."""
+    kind = type(node)
     if kind is OpNode:
         return _form_of_op(node)  # type: ignore[arg-type]
     if kind is AccumulateGrad:
@@ -119,8 +126,6 @@ def is_released(node: TapeNode) -> bool:
 
 
 def _form_of_leaf(node: AccumulateGrad) -> Form:
-    if node.collected:
-        return (*_closed(node, "hooks"), len(node.collected))
     leaf = node.leaf
     if leaf is None:
         return (AccumulateGrad, None)

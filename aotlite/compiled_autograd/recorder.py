@@ -135,7 +135,7 @@ class TapeRecorder(CaptureRecorder):
     ) -> Any:
         """The gradients of a node, recorded: by running its twin on fakes, or from a fragment."""
         self._number = number
-        self.marker.scope = _scope(node, number)
+        self.marker.scope = scope_of(node, number)
         if type(node) is CompiledBackward:
             return self._pasted(node, number, grads)
         saver = saver_of(node)
@@ -300,7 +300,7 @@ class TapeRecorder(CaptureRecorder):
         return Graph((*self.placeholders, *self.nodes, closing), name)
 
 
-def _scope(node: TapeNode, number: int) -> Scope:
+def scope_of(node: TapeNode, number: int) -> Scope:
     """The scope of the nodes that a tape node records (CAG-22)."""
     return Scope("", {TAPE_NODE: node_note(node, number)})
 

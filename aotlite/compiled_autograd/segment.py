@@ -153,7 +153,7 @@ class Segment(SegmentRecording):
                 note_forward(error, [(number, nodes[number]) for number in self.numbers])
                 raise
             if buffers:
-                results = [_apart(r, m, buffers) for r, m in zip(results, metas, strict=True)]
+                results = [apart(r, m, buffers) for r, m in zip(results, metas, strict=True)]
             found = tensors_over(results, metas)
             del results
         self._deliver(nodes, state, found)
@@ -193,7 +193,7 @@ class Segment(SegmentRecording):
         return values
 
     def _deliver(self, nodes: Sequence[TapeNode], state: State, found: list[Tensor | None]) -> None:
-        values = _Delivered(found, state)
+        values = Delivered(found, state)
         leaving = {nodes[number]: [values.at(of) for of in row] for number, row in self.leaving}
         collected = [
             old if of is Ellipsis else values.at(of)
@@ -226,7 +226,7 @@ class _ValuesAt:
         return self.views[id(of)]
 
 
-class _Delivered:
+class Delivered:
     """The tensors of the values that leave a segment, each made once."""
 
     def __init__(self, found: list[Tensor | None], state: State) -> None:
@@ -256,7 +256,7 @@ def saved_by(node: TapeNode) -> Sequence[object]:
     return saved
 
 
-def _apart(window: Any, meta: Any, buffers: Any) -> object:
+def apart(window: Any, meta: Any, buffers: Any) -> object:
     """The window of a result, copied if it is on memory of an input."""
     if window is None or id(window[0]) not in buffers:
         return window

@@ -99,7 +99,7 @@ class SegmentRecorder:
         """The recorded segment, not compiled."""
         run, number, recorder = self.run, self.run.number, self.recorder
         assert recorder is not None
-        values = _Values(recorder, self.place_of)
+        values = Values(recorder, self.place_of)
         leaves = tuple([(leaf, values.taken(grad)) for leaf, grad in recorder.pending])
         leaving = tuple(
             [
@@ -121,7 +121,7 @@ class SegmentRecorder:
         )
 
 
-class _Values:
+class Values:
     """The values that leave a segment: graph results, gradients that pass through, and views."""
 
     def __init__(self, recorder: TapeRecorder, place_of: Callable[[Tensor], Place]) -> None:

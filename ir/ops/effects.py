@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import builtins
+import threading
 from collections.abc import Callable, Mapping
 from string import Formatter
 from typing import Any
 
 import numpy as np
 
-from aotlite.ir.arrays import Array, Namespace
+from aotlite.ir.arrays import Array, Namespace, host_array
 from aotlite.ir.arrays.device import CPU
 from aotlite.ir.effects import (
     TOKEN,
@@ -26,6 +27,7 @@ from aotlite.ir.effects import (
     threaded_kernel,
     threaded_rule,
 )
+from aotlite.ir.effects.execution_record import happening
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.text import meta_from_text
@@ -241,3 +243,86 @@ HOST_CALLBACK = effect(
     kernel=_call_back,
     vjp=None,
 )
+
+
+# -------------------------------------------------------------------------------- calls of a tape
+# A compiled backward with `hooks="call"` is one graph (CAG-25). What only Python can do there is a
+# call, an effect of the type `tape`:
+#
+#     call_hook('tensor_pre_hook', hook, (grad,), frame, 'f32[3]')
+#
+# `hook` is the number of the call, an input of the graph: the backward that runs says which
+# function that is. `frame` has the other gradients in flight, from which the engine could go on.
+# The results are the gradients after the call. Spec: `specs/one_tape.md`.
+TAPE = "tape"
+"""The effect type of all calls: they have one order."""
+
+
+class _Running(threading.local):
+    """The backward that this thread runs by a graph with calls; None for none."""
+
+    call: Callable[[int, tuple[Any, ...]], tuple[Any, ...]] | None = None
+    """(number of the call, its operands) -> its results."""
+
+
+RUNNING = _Running()
+
+
+def _call_rule(kind: str, of: TensorMeta, grads: Any, frame: Any, results: str) -> Any:
+    return metas_of(results)
+
+
+def _performed(name: str, of: object, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    if RUNNING.call is None:
+        raise noted(
+            ArgumentError(f"{name}: it is called outside of a backward, expected one that runs"),
+            "It is an op of graphs that compiled_autograd.enable(hooks='call') makes. (CAG-25)",
+        )
+    return RUNNING.call(int(host_array(of)), operands)
+
+
+def _declared(name: str, of: str) -> EffectOp:
+    """Declares a call, and its form with tokens. Operands are not copied: the backward does it."""
+    rest = f"str kind, Tensor {of}, Tensor[] grads, Tensor[] frame, str results=''"
+
+    def alone(arrays: Any, meta: Any, kind: str, of: Any, grads: Any, frame: Any, _: str) -> Any:
+        return _performed(name, of, (*grads, *frame))
+
+    def threaded(
+        arrays: Any, meta: Any, token: Any, ordinal: int, kind: str, of: Any, *rest: Any
+    ) -> Any:
+        with happening(TAPE, ordinal, name):
+            return (new_token(), *_performed(name, of, (*rest[0], *rest[1])))
+
+    pure = register(
+        TokenOp(
+            schema_of(
+                f"with_effect_{name}(Tensor token, int ordinal, {rest}) -> (Tensor token, Tensor[])"
+            ),
+            threaded_rule(schema_of(f"{name}({rest}) -> Tensor[]"), _call_rule),
+            cost=Cost.OPAQUE,
+            kernel=threaded,
+            effect=TAPE,
+            of=name,
+        )
+    )
+    op: EffectOp = register(
+        EffectOp(
+            schema_of(f"{name}({rest}) -> Tensor[]"),
+            _call_rule,
+            cost=Cost.OPAQUE,
+            kernel=alone,
+            vjp=None,
+            effect=TAPE,
+            threaded=pure,
+        )
+    )
+    return op
+
+
+CALL_HOOK = _declared("call_hook", "hook")
+"""Calls a hook; `kind` says which."""
+CALL_BACKWARD = _declared("call_backward", "node")
+"""Runs a tape node that is not recorded: the backward of a custom function, or packed values."""
+ACCUMULATE_GRAD = _declared("accumulate_grad", "leaf")
+"""Adds a gradient to the `.grad` of a leaf."""

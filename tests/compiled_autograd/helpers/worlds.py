@@ -109,8 +109,15 @@ class Scene:
         return None
 
 
-def world(program: Program, seed: int, tapes: Any) -> list[Any]:
-    """The picture of the values after the program, its hooks and its backward."""
+FEW = (0, 0, 1, 2, 3)
+MANY = (1, 2, 3, 4, 6, 8)
+
+
+def world(program: Program, seed: int, tapes: Any, counts: tuple[int, ...] = FEW) -> list[Any]:
+    """The picture of the values after the program, its hooks and its backward.
+
+    `counts` are the numbers of hooks among which the seed draws.
+    """
     setup: list[Any] = []
     engine = Aotlite()
     execute(engine, program.setup, setup)
@@ -118,7 +125,7 @@ def world(program: Program, seed: int, tapes: Any) -> list[Any]:
     execute(engine, program.body, values)
     each = [value for value in (*setup, *values) if isinstance(value, al.Tensor)]
     scene = Scene(Random(seed), list({id(tensor): tensor for tensor in each}.values()))
-    for number in range(scene.rng.choice([0, 0, 1, 2, 3])):
+    for number in range(scene.rng.choice(counts)):
         try:
             scene.add_hook(number)
         except al.AotliteError as error:

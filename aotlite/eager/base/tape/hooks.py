@@ -125,14 +125,14 @@ class NodeAttachments:
         """The gradients of the results, after the node's pre-hooks."""
         call = _call if STATE.recorder is None else STATE.recorder.hooks.call_of_node
         for hook in list(self.pre.values()):
-            grads = _all_alike(hook, call(hook, tuple(grads)), grads)
+            grads = all_alike(hook, call(hook, tuple(grads)), grads)
         return grads
 
     def after(self, found: Sequence[object], grads: list[GradT]) -> Sequence[Any]:
         """The gradients of the operands, after the node's hooks."""
         call = _call if STATE.recorder is None else STATE.recorder.hooks.call_of_node
         for hook in list(self.post.values()):
-            found = _all_alike(hook, call(hook, tuple(found), tuple(grads)), list(found))
+            found = all_alike(hook, call(hook, tuple(found), tuple(grads)), list(found))
         return found
 
 
@@ -169,7 +169,8 @@ def alike(hook: Hook, given: object, before: Any) -> Any:
     return given
 
 
-def _all_alike(hook: Hook, given: object, before: list[GradT]) -> list[Any]:
+def all_alike(hook: Hook, given: object, before: list[GradT]) -> list[Any]:
+    """`alike` for each of the gradients that a hook of a node returned."""
     if given is None:
         return before
     if not isinstance(given, tuple):
