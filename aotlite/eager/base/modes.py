@@ -54,6 +54,8 @@ class Modes(threading.local):
     """Whether any of the wrappers' classes has a `__tensor_function__`."""
     nested: int = 0
     """The depth of nested dispatch: how many ops on wrappers are running."""
+    asked_in: bool | None = True
+    """The grad mode of the op for which a wrapper's class is asked: it runs with grad mode off."""
     deep: Any = None
     """(op, operands) at which the nesting became suspiciously deep (`eager.subclass.checks`)."""
     draws: Draws | None = None

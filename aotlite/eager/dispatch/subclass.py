@@ -147,6 +147,7 @@ def _ask(op: Op, args: tuple[object, ...], kinds: Kinds) -> tuple[object, type[T
     if before:
         STATE.grad_mode = False
     try:
+        STATE.asked_in = before
         for cls in kinds:
             found = cls.__tensor_dispatch__(function, kinds, given, dict(named))
             if found is not NotImplemented:

@@ -36,6 +36,7 @@ from aotlite.ir.provenance.location import Places, one_line
 from aotlite.ir.provenance.scope import REGION
 
 __all__ = [
+    "SymbolLines",
     "code",
     "readable",
     "tabular",
@@ -59,7 +60,7 @@ def readable(graph: Graph, *, frees: bool = False) -> str:
         mul = ops.mul(arg_0, 2.0)  # f32[2]
         return (mul,)  # output_0
     """
-    names, symbols = graph.names, _Symbols(graph)
+    names, symbols = graph.names, SymbolLines(graph)
     lines = list(symbols.beginning())
     remarks = _Remarks()
     phases = _Phases()
@@ -76,7 +77,7 @@ def readable(graph: Graph, *, frees: bool = False) -> str:
 
 def code(graph: Graph, *, frees: bool = False) -> str:
     """The graph as runnable Python without comments."""
-    symbols = _Symbols(graph)
+    symbols = SymbolLines(graph)
     lines = list(symbols.beginning())
     phases = _Phases()
     for node in graph.nodes:
@@ -93,7 +94,7 @@ def _statement(graph: Graph, node: Node, frees: bool) -> str:
     return f"{line}; {' = '.join(dead)} = None" if dead else line
 
 
-class _Symbols:
+class SymbolLines:
     """Prints the lines that bind the symbols in the statements (GRA-16)."""
 
     def __init__(self, graph: Graph) -> None:
@@ -108,6 +109,10 @@ class _Symbols:
     def beginning(self) -> Iterator[str]:
         """The signature, and the lines for symbols that inputs give."""
         yield _signature(self.graph, self.bindings.free)
+        yield from self.given()
+
+    def given(self) -> Iterator[str]:
+        """The lines for symbols that inputs give."""
         for source, of in groupby(self.bindings.given, lambda each: each.source):
             yield from _bound(source, list(of), self.graph.names)
 

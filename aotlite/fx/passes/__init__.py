@@ -1,0 +1,1 @@
+"""Passes over GraphModules, in modules with the names of torch.fx.passes."""
