@@ -30,6 +30,7 @@ from aotlite.stages.records.capture import ArgumentLeaf, Captured, Containers
 from aotlite.stages.records.guards.snapshots import PLAIN
 from aotlite.stages.records.symbolic_sizes import SymbolicSizes, computing, running, with_numbers
 from aotlite.stages.records.trace import Trace
+from aotlite.stages.s1_capture.environment.scan import watching
 from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
 from aotlite.stages.s1_capture.symbolic_floats import kind
@@ -86,7 +87,7 @@ def _captured(
     before, outer = STATE.grad_mode, (STATE.recorder, STATE.watch)
     STATE.recorder, STATE.watch = recorder, None  # hooks of the caller must not see fakes (GEN-8)
     try:
-        with raising_refusals(recorder), observing(), computing(recorder.sizes):
+        with raising_refusals(recorder), observing(), computing(recorder.sizes), watching(recorder):
             flat, containers = flatten(call(faked))
             results = [_result(recorder, leaf, leaves) for leaf in flat]
             hooks = recorder.hooks.leaving(results)

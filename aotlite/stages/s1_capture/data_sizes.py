@@ -108,6 +108,11 @@ class DataSizes:
             found: Tensor = scalar._apply(CLONE, (scalar,))
         return self._symbol(found, "item()", None)
 
+    @property
+    def keeps(self) -> bool:
+        """Whether later calls run a hook or callback."""
+        return bool(self._kept)
+
     def keep(self, function: Callable[..., object]) -> None:
         """Notes a hook or callback, which later calls run: it must hold no symbol (DYN-23).
 

@@ -53,6 +53,10 @@ class GradAttributes:
         self._looked_at[id(fake)] = found, place
         return found
 
+    def image(self) -> tuple[int, ...]:
+        """What the function has set so far, to be compared."""
+        return tuple([id(part) for pair in self._now.values() for part in pair])
+
     def write(self, tensor: Tensor, value: Tensor | None) -> None:
         """Sets the `.grad` of an input."""
         recorder = self._recorder

@@ -12,9 +12,10 @@ import dis
 import enum
 import functools
 import sys
+import sysconfig
 import types
-from collections.abc import Iterator
-from inspect import getattr_static
+from collections.abc import Callable, Iterator
+from inspect import getattr_static, getfile
 from typing import Any
 
 import attrs
@@ -349,3 +350,20 @@ def _is_ours(module: str | None) -> bool:
     """Whether a module is aotlite's own. Functions of tests and conformance count as users'."""
     module = module or ""
     return module.split(".")[0] == "aotlite" and not module.startswith(_STANDS_FOR_USERS)
+
+
+INSTALLED = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
+"""Folders of packages: a name that their code computes is hardly one of a user's object."""
+
+
+def _in_package(kind: type) -> bool:
+    try:
+        return getfile(kind).startswith(INSTALLED)
+    except (TypeError, OSError):  # its module has no file
+        functions = [each for each in vars(kind).values() if type(each) is types.FunctionType]
+        return any(each.__code__.co_filename.startswith(INSTALLED) for each in functions)
+
+
+is_installed: Callable[[type], bool] = functools.lru_cache(maxsize=512)(_in_package)
+"""Whether a class is of an installed package: by the file of its module, since packages such as
+attrs put methods of their own into users' classes."""

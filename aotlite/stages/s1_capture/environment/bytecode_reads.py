@@ -10,7 +10,7 @@ from __future__ import annotations
 import dis
 import functools
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -36,6 +36,8 @@ ORDER = ItemMark("in which order")
 """The key of the order of a dict's keys."""
 ANY = ItemMark("any")
 """The only key of sets and arrays, whose items are not distinguished."""
+Instruction = tuple[types.CodeType, int]
+"""An instruction, by its code and its offset there."""
 Items = tuple[Any, ...]
 """Keys into nested containers: `x[a][b]` is `(a, b)`."""
 
@@ -88,12 +90,24 @@ def steps_of(code: types.CodeType) -> tuple[dis.Instruction, ...]:
     return tuple([step for step in dis.get_instructions(code) if step.opname not in _NOISE])
 
 
+def _no(steps: Sequence[dis.Instruction], at: int) -> bool:
+    return False
+
+
 def reads(
-    steps: Sequence[dis.Instruction], at: int, items: Items, *, existence: bool = False
+    steps: Sequence[dis.Instruction],
+    at: int,
+    items: Items,
+    *,
+    existence: bool = False,
+    harmless: Callable[[Sequence[dis.Instruction], int], bool] = _no,
 ) -> bool:
     """Whether the value loaded at `at` is used in a way that reads the item under these keys. With
-    `existence`, whether it is there: also a value that is dropped is read (`try: box.n`)."""
+    `existence`, whether it is there: also a value that is dropped is read (`try: box.n`).
+    `harmless` says of the item, or of what counts as one, that nothing comes of its use."""
     for key in items:
+        if key is ANY and harmless(steps, at):
+            return False
         use = _use(steps, at)
         if use.what in ("changed", "dropped", "compared"):
             return False
@@ -111,7 +125,9 @@ def reads(
             return True
         at = use.at
     what = _use(steps, at).what
-    return what != "changed" and (existence or what != "dropped")
+    if what == "changed" or harmless(steps, at):
+        return False
+    return existence or what != "dropped"
 
 
 def _asks_length(use: _Use) -> bool:

@@ -10,7 +10,6 @@ Used by `python_numbers`. Rule: CAP-14. Spec: `specs/s1_capture.md`.
 from __future__ import annotations
 
 import functools
-import sysconfig
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +21,13 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of, take
 from aotlite.stages.records.guards.snapshots import IN_ALL, MANY, PLAIN
-from aotlite.stages.s1_capture.environment.access_search import is_users, is_users_name, names_used
+from aotlite.stages.s1_capture.environment.access_search import (
+    INSTALLED,
+    is_installed,
+    is_users,
+    is_users_name,
+    names_used,
+)
 from aotlite.stages.s1_capture.environment.bytecode_reads import WRITES, ItemMark, Items
 from aotlite.stages.s1_capture.environment.number_reads import (
     GETTERS,
@@ -64,8 +69,6 @@ _PARTS: dict[type, tuple[str, ...]] = {
     functools.singledispatchmethod: ("func", "dispatcher"),
     type(functools.lru_cache(print)): ("__wrapped__",),
 }
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
-"""Folders of packages: a name that their code computes is hardly one of a user's object."""
 _MOST_OF_PACKAGES = 64
 """At most so many functions of installed packages are looked into, those that are near first."""
 _CONTAINERS = ("list", "dict", "set", "array")
@@ -245,7 +248,7 @@ class _Walk:
 
     def _object(self, at: AccessPath, thing: Any) -> None:
         kind = type(thing)
-        if is_object(thing) and _is_installed(kind):
+        if is_object(thing) and is_installed(kind):
             self._owners.append(_Owner(at, thing))
             self._class(kind)
             self.world.meet(thing, at)
@@ -319,7 +322,7 @@ class _Walk:
         if not _is_written_by_users(function):
             self._wrapper(at, function, cells)
             return
-        is_installed = code.co_filename.startswith(_INSTALLED)
+        is_installed = code.co_filename.startswith(INSTALLED)
         self._of_packages += is_installed
         if is_installed and self._of_packages > _MOST_OF_PACKAGES:
             return
@@ -357,7 +360,7 @@ class _Walk:
         self._ask((*attributes, *variables, *(texts_in(code) if asks_by_text(code) else ())))
         if self._takes_texts:
             self._ask_texts(texts_in(code))
-        if not code.co_filename.startswith(_INSTALLED):
+        if not code.co_filename.startswith(INSTALLED):
             self._computed += computed_names(code)
 
     def asked(self, start: int) -> Sequence[str]:
@@ -379,15 +382,6 @@ def _is_users_thing(value: object) -> bool:
     if is_a(value, types.FunctionType):
         return True
     return is_a(value, tuple(_PARTS)) or is_object(value)
-
-
-def _in_package(kind: type) -> bool:
-    codes = [each.__code__ for each in vars(kind).values() if is_a(each, types.FunctionType)]
-    return any(code.co_filename.startswith(_INSTALLED) for code in codes)
-
-
-_is_installed: Callable[[type], bool] = functools.lru_cache(maxsize=512)(_in_package)
-"""Whether a class is of an installed package: of its objects counts what code asks for by name."""
 
 
 def _matching(names: Iterable[str], computed: Sequence[tuple[str, ...]]) -> Iterator[str]:
@@ -431,7 +425,7 @@ class _Owner:
             found = [*filter(own.__contains__, names), *_matching(own, computed)]
             if is_first:
                 dunder = [name for name in own if name.startswith("__") and name.endswith("__")]
-                found += filter(_CALLED.__contains__, dunder) if _is_installed(base) else dunder
+                found += filter(_CALLED.__contains__, dunder) if is_installed(base) else dunder
             for name in found:
                 if (number, name) not in self._taken:
                     self._taken.add((number, name))

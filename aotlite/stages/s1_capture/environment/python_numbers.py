@@ -2,7 +2,8 @@
 
 The graph would have the number of the first call at every call. Numbers that the function can reach
 by name are compared before and after its run. If one changed, and code that may run reads it
-(`bytecode_reads`), the function is refused and its changes are undone.
+(`bytecode_reads`), the function is refused and its changes are undone, as far as objects can be
+written. No code of a user's class runs for it.
 Used by the recorder. Rule: CAP-14. Spec: `specs/s1_capture.md`.
 """
 
@@ -11,29 +12,46 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
 from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.meta import table_in
 from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
-from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath
+from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of
 from aotlite.stages.records.guards.snapshots import IN_ALL, PLAIN
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
+from aotlite.stages.s1_capture.environment.attribute_watch import AttributeWatch
 from aotlite.stages.s1_capture.environment.bytecode_reads import ANY, LENGTH, ORDER, SIZE, Items
-from aotlite.stages.s1_capture.environment.number_reads import first_read, variable
-from aotlite.stages.s1_capture.environment.number_restoring import bind, fill
-from aotlite.stages.s1_capture.environment.number_search import Name, World, world_of
+from aotlite.stages.s1_capture.environment.number_reads import (
+    Change,
+    SearchedCode,
+    first_read,
+    variable,
+)
+from aotlite.stages.s1_capture.environment.number_search import (
+    Name,
+    World,
+    name_of,
+    world_of,
+)
 from aotlite.stages.s1_capture.environment.object_contents import (
+    DICTS,
+    HELD,
     NUMBERS,
     ValueComparison,
     attributes,
+    base_of,
+    content_of,
     is_a,
     is_object,
     spread,
@@ -52,18 +70,20 @@ class SelfChangedNumbers:
     """The check of one function."""
 
     _roots: list[AccessPath] = attrs.field(factory=list)
-    _before: World = attrs.field(factory=World)
+    before: World = attrs.field(factory=World)
+    watch: AttributeWatch = attrs.field(factory=AttributeWatch)
+    """What is known of the attributes that the run has read."""
     _settings: ProcessSettings = attrs.field(factory=ProcessSettings)
 
     def look(self, function: object, roots: Sequence[AccessPath], leaves: list[object]) -> None:
         """Takes the first snapshot; `roots` are the variables, and Modules among the arguments."""
         self._roots = list(roots)
-        self._before = world_of(function, leaves, keeps=True)
+        self.before = world_of(function, leaves, keeps=True)
         self._settings.look()
 
     def reaches(self, container: int) -> bool:
         """Whether the function reaches a container, given by `id`, by a variable."""
-        return container in self._before.containers
+        return container in self.before.containers
 
     def put_numbers(self, recorder: CaptureTrace, error: BaseException | None = None) -> None:
         """Puts numbers in place of the symbolic sizes that the function has stored (DYN-23), and of
@@ -78,28 +98,58 @@ class SelfChangedNumbers:
         self.put_numbers(recorder)
         leaves = recorder.leaves
         after = world_of(recorder.function, leaves, keeps=False)
-        codes, asked = self._before.codes | after.codes, self._before.asked | after.asked
-        for place, items, was, became in _changes(self._before, after):
-            existence = not items and (was is NOTHING or became is NOTHING)
-            location = first_read(place, items, leaves, codes, asked, existence=existence)
+        if changes := list(_changes(self.before, after)):
+            self._refuse_reads(recorder, after, changes)
+        codes = [*(self.before.codes | after.codes)]
+        self._settings.check(recorder, codes, self.before.met.values())
+
+    def _refuse_reads(
+        self,
+        recorder: CaptureTrace,
+        after: World,
+        changes: Iterable[tuple[AccessPath, Items, object, object]],
+    ) -> None:
+        leaves = recorder.leaves
+        self.watch.forget_what_runs_later(after)
+        searched = SearchedCode.of(self.before, after)
+        for place, items, was, became in changes:
+            change = self._change(place, items, was, became, leaves)
+            location = first_read(change, leaves, searched)
             if location is not None:
                 what = _text(place, items, leaves)
                 self._put_back(leaves)
                 raise recorder.refuse(
                     f"a read of {what}, which the function itself changed from {_told(was)} to "
                     f"{_told(became)},",
-                    _WAY_OUT + (_IF_LAZY if _is_lazy(place, items, was) else ""),
+                    _WAY_OUT + _other_way(place, items, was, change.owner),
                     location,
                 )
-        self._settings.check(recorder, [*codes], self._before.met.values())
+
+    def _change(
+        self, place: AccessPath, items: Items, was: object, became: object, leaves: list[Any]
+    ) -> Change:
+        """A change, with what is known of the reads of its place."""
+        above = AccessPath(place.argument, place.function, place.path[:-1])
+        owner = self.before.objects.get(name_of(above), NOTHING)
+        is_one = bool(place.path) and place.path[-1][0] == "attr" and above.resolve(leaves) is owner
+        _, numbers = self.before.numbers.get(name_of(place), (place, {}))
+        return Change(
+            place,
+            items,
+            owner,
+            existence=not items and (was is NOTHING or became is NOTHING),
+            is_number=type(was) in _PLAIN and type(became) in _PLAIN,
+            is_count=type(numbers.get(items[:-1])) is itertools.count,
+            read_at=self.watch.reads(owner, place.path[-1][1]) if is_one else None,
+        )
 
     def _put_back(self, leaves: list[Any]) -> None:
         """Undoes the changes, as far as objects can be written; never raises."""
         self._settings.put_back()
-        for thing, copy in self._before.held.values():
+        for thing, copy in self.before.held.values():
             with contextlib.suppress(Exception):
                 fill(thing, copy)
-        for place, value in self._before.variables:
+        for place, value in self.before.variables:
             with contextlib.suppress(Exception):
                 if place.resolve(leaves) is not value:
                     bind(place, value, leaves)
@@ -110,11 +160,20 @@ _WAY_OUT = (
     "outside the compiled function"
 )
 _IF_LAZY = ", or compute it before the first compiled call"
+_IF_CACHED = ", or read it once before the first compiled call"
+_IF_FLAG = ", or set it before the first compiled call"
 
 
-def _is_lazy(place: AccessPath, items: Items, was: object) -> bool:
-    """Whether an attribute was absent or None before: a cached value, computed when needed."""
-    return place.path[-1][0] == "attr" and not items and (was is NOTHING or was is None)
+def _other_way(place: AccessPath, items: Items, was: object, owner: object) -> str:
+    """A further way out, for a value that only the first call changes."""
+    if was is False:
+        return _IF_FLAG
+    kind, key = place.path[-1] if place.path else ("", None)
+    if kind != "attr" or items or not (was is NOTHING or was is None):
+        return ""
+    of_class = [vars(cls).get(str(key)) for cls in type(owner).__mro__]
+    is_cached = any(isinstance(each, functools.cached_property) for each in of_class)
+    return _IF_CACHED if is_cached else _IF_LAZY
 
 
 # ------------------------------------------------------------------------------ symbolic sizes
@@ -231,3 +290,84 @@ def _step(kind: str, key: object) -> str:
 
 def _keys(items: Iterable[object]) -> str:
     return "".join(f"[{key!r}]" for key in items)
+
+
+# ----------------------------------------------------------------------------------- restoring
+def fill(thing: object, copy: Any) -> None:
+    """Restores the contents of a container, an array or an object, if they changed."""
+    if type(copy) is list:
+        _fill_container(thing, copy)
+    elif type(thing) is np.ndarray:
+        if thing.tobytes() != copy.tobytes():
+            thing[...] = copy
+    elif is_a(thing, type):
+        _fill_class(thing, copy)
+    elif not is_a(thing, TrackedObject):
+        _fill_object(thing, copy)
+
+
+def _fill_container(thing: Any, content: list[Any]) -> None:
+    base, now = base_of(thing), content_of(thing)
+    if _identities(now, base) == _identities(content, base):
+        return
+    base.clear(thing)
+    if base in DICTS:
+        for key, value in content:
+            base.__setitem__(thing, key, value)
+    else:
+        (base.update if base is set else base.extend)(thing, content)
+
+
+def _identities(content: list[Any], base: type) -> list[object]:
+    if base in DICTS:
+        return [(id(key), id(value)) for key, value in content]
+    return [id(each) for each in content]
+
+
+def _fill_class(kind: Any, own: Mapping[str, object]) -> None:
+    now = dict(vars(kind))
+    for name in now.keys() | own.keys():
+        was = own.get(name, NOTHING)
+        if now.get(name, NOTHING) is not was:
+            type.__delattr__(kind, name) if was is NOTHING else type.__setattr__(kind, name, was)
+
+
+def _fill_object(thing: object, held: Mapping[str, object]) -> None:
+    now, own = attributes(thing), attributes_of(thing)
+    for name in now.keys() | held.keys():
+        was = held.get(name, NOTHING)
+        if now.get(name, NOTHING) is was:
+            continue
+        if name in own or was is not NOTHING and not _slot(thing, name):
+            own.pop(name, None) if was is NOTHING else own.__setitem__(name, was)
+        elif was is NOTHING:
+            _slot(thing, name).__delete__(thing)
+        else:
+            _slot(thing, name).__set__(thing, was)
+
+
+def _slot(thing: object, name: str) -> Any:
+    """The descriptor of a slot; None if the name is not a slot."""
+    found = (vars(cls).get(name) for cls in type(thing).__mro__)
+    return next((each for each in found if type(each) is types.MemberDescriptorType), None)
+
+
+def bind(place: AccessPath, value: object, leaves: list[object]) -> None:
+    """Sets a variable, an item, or an attribute of an object, module or class."""
+    kind, key = place.path[-1]
+    owner = AccessPath(place.argument, place.function, place.path[:-1]).resolve(leaves)
+    if kind == "cell":
+        cell = owner.__closure__[key]
+        cell.cell_contents = value
+    elif kind in ("global", "module"):
+        names = owner.__globals__ if kind == "global" else vars(owner)
+        names.pop(key, None) if value is NOTHING else names.__setitem__(key, value)
+    elif kind == "item" and is_a(owner, HELD):
+        base_of(owner).__setitem__(owner, key, value)
+    elif kind == "attr" and _slot(owner, key) is not None:
+        _slot(owner, key).__set__(owner, value)
+    elif kind == "attr":
+        attributes_of(owner)[key] = value
+    elif kind == "class":
+        kind = (owner if isinstance(owner, type) else type(owner)).__mro__[key[0]]
+        delattr(kind, key[1]) if value is NOTHING else setattr(kind, key[1], value)

@@ -7,7 +7,8 @@ Rules: CAP-12, CAP-14, GRD-3. Spec: `specs/s1_capture.md`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import attrs
 
@@ -24,6 +25,7 @@ from aotlite.stages.records.guards.guard_records import (
 )
 from aotlite.stages.records.guards.snapshots import COMPOUND, Snapshot, snapshot_of, snapshot_of_all
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
+from aotlite.stages.s1_capture.environment.attribute_watch import WatchedCapture
 from aotlite.stages.s1_capture.environment.python_numbers import SelfChangedNumbers
 
 
@@ -58,6 +60,7 @@ class EnvironmentBefore:
         """
         kept: dict[AccessPath, Any] = {}
         guards: list[Guard] = []
+        self.numbers.watch.times += 1
         for number, (place, before) in enumerate(self._before):
             value = place.resolve(recorder.leaves)
             if before.holds(value):
@@ -79,6 +82,18 @@ class EnvironmentBefore:
         stale = set(map(id, self._guards))
         recorder.guards[:] = [each for each in recorder.guards if id(each) not in stale] + guards
         self._guards = guards
+
+
+class Surrounded(WatchedCapture, Protocol):
+    """A recorder with what surrounds its function."""
+
+    around: EnvironmentBefore
+
+
+def watching(recorder: Surrounded) -> AbstractContextManager[None]:
+    """A block in which the captured function runs, and reads of attributes are noted (CAP-14)."""
+    numbers = recorder.around.numbers
+    return numbers.watch.running(numbers.before, recorder)
 
 
 def check_unwatched(recorder: CaptureTrace, inputs: Sequence[Any]) -> None:
