@@ -1,9 +1,11 @@
-"""The layout pass: frozen factors of matrix products are folded to the layout that is read fastest.
+"""The layout pass: frozen weights are folded to the layout that is read fastest.
 
 `x @ w.t()` reads a frozen `w` of shape (n, k) by columns. Where n >= k the rows of the transposed
-copy are read faster (specs/freezing.md has the figures), and the copy is made once. It runs before
-the fold, on forwards without backward, for backends with kernels of their own; those of the
-reference backend keep eager's bits. Results keep eager's strides. Rule: FRZ-5.
+copy are read faster. A convolution whose result has channels last multiplies rows of pixels by
+weights with channels last, which each call would copy. specs/freezing.md has the figures. The copy
+is made once. The pass runs before the fold, on forwards without backward, for backends with kernels
+of their own; those of the reference backend keep eager's bits. Results keep eager's strides.
+Rule: FRZ-5.
 """
 
 from __future__ import annotations
@@ -19,14 +21,17 @@ from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.role import Saved
 from aotlite.ir.op import OPS, ViewOp
+from aotlite.ir.ops.nn.convolution.patches import is_last
 from aotlite.ir.ops.shape.copies import RESTRIDE
 
-_FACTORS: dict[Any, int] = {OPS["matmul"]: 1, OPS["addmm"]: 2}
-"""Matrix products, and the place of their right factor."""
+_CONVOLUTION: Any = OPS["conv2d"]
+_WEIGHTS: dict[Any, int] = {OPS["matmul"]: 1, OPS["addmm"]: 2, _CONVOLUTION: 1}
+"""Matrix products and convolutions, and the place of their right factor or weight."""
 
 
 def laid_out(graph: Graph, frozen: Collection[object]) -> Graph:
-    """The forward whose products read frozen right factors by rows; itself if none gains."""
+    """The forward whose products and convolutions read frozen weights in the fastest layout; itself
+    if none gains."""
     if any(isinstance(role, Saved) for role in graph.output_roles):
         return graph
     cone = Cone(graph, frozen)
@@ -35,12 +40,12 @@ def laid_out(graph: Graph, frozen: Collection[object]) -> Graph:
     copies: dict[Node, Node] = {}
     for node in graph.nodes[:-1]:
         args = map_nodes(node.args, lambda each: new.get(each, each))
-        place = _FACTORS.get(node.target)
-        if place is not None and _gains(node, node.args[place], cone):
+        place = _WEIGHTS.get(node.target)
+        strides = None if place is None else _strides(node, node.args[place], cone)
+        if place is not None and strides is not None:
             factor = node.args[place]
             if factor not in copies:
                 build.source = factor
-                strides = layout.contiguous_strides(factor.meta.shape)
                 copies[factor] = build.emit(RESTRIDE, (args[place], strides))
             args = (*args[:place], copies[factor], *args[place + 1 :])
         if args is not node.args:
@@ -53,10 +58,29 @@ def laid_out(graph: Graph, frozen: Collection[object]) -> Graph:
     return attrs.evolve(made, exported=graph.exported, saved_sizes=graph.saved_sizes)
 
 
-def _gains(product: Node, factor: Any, cone: Cone) -> bool:
-    """Whether a product's right factor is a frozen matrix, read by columns, and wide enough."""
-    if product in cone.inputs or not cone.inputs.get(factor):
-        return False
+def _strides(node: Node, weight: Any, cone: Cone) -> tuple[int, ...] | None:
+    """The strides of a copy of a frozen weight that is read faster; None where none gains."""
+    if node in cone.inputs or not cone.inputs.get(weight):
+        return None
+    if node.target is _CONVOLUTION:
+        return _channels_last(node, weight)
+    return layout.contiguous_strides(weight.meta.shape) if _gains(weight) else None
+
+
+def _channels_last(node: Node, weight: Any) -> tuple[int, ...] | None:
+    """The strides of a weight with channels last, where a convolution gives a result of that
+    layout, reads several channels, and sums up floats."""
+    meta: Any = weight.meta
+    _, channels, height, width = meta.shape
+    is_product = channels > 1 and meta.dtype.is_floating_point
+    if not is_product or not is_last(node.meta):
+        return None
+    last = height * width * channels, 1, width * channels, channels
+    return None if meta.stride == last else last
+
+
+def _gains(factor: Any) -> bool:
+    """Whether a product's right factor is a matrix, read by columns, and wide enough."""
     meta = factor.meta
     is_turned = isinstance(factor.target, ViewOp) and len(meta.shape) == 2 and not meta.contiguous
     if not is_turned or meta.stride[0] != 1:
