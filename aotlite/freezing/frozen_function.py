@@ -8,9 +8,9 @@ content has changed. Rules: FRZ-1 to FRZ-8. Spec: `specs/freezing.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 import numpy as np
@@ -32,7 +32,7 @@ from aotlite.freezing.frozen_arguments import FrozenArguments, Structure
 from aotlite.freezing.frozen_content import value_of_leaf
 from aotlite.freezing.frozen_tensors import FrozenTensors, leave
 from aotlite.freezing.report import FreezeReport, report_of
-from aotlite.ir.errors import ArgumentError, FreezeError, noted
+from aotlite.ir.errors import ArgumentError, FreezeError, UnsupportedError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.graph import Graph
 from aotlite.pipeline.options import Options, make_options, switch
@@ -240,6 +240,31 @@ class FrozenFunction:
             frozen.discarded.append(number)
 
         return erase
+
+    # --- leaving
+    def to_python(
+        self,
+        path: str | None = None,
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        **options: Any,
+    ) -> str:
+        """The function with its fixed arguments, as a file of NumPy: `CompiledFunction.to_python`
+        of the partial. Fixed tensors are its state, and what depends on them is computed at each
+        call of the file. Raises FreezeError where tensors that it reads are discarded."""
+        alone = self._compile(self.__wrapped__, self.options)
+        return str(alone.to_python(path, args, kwargs, **options))
+
+    def save(self, path: object, **options: object) -> NoReturn:
+        """Raises UnsupportedError: no file has the entries of a frozen function (FRZ-7)."""
+        raise noted(
+            UnsupportedError(
+                f"save: {name_of(self)} is frozen, expected a function of `compile`: entries of "
+                "frozen functions are not kept on disk"
+            ),
+            "Save the program, aotlite.export.program(frozen, *args).save(path), or freeze what "
+            "`aotlite.load` gives.",
+        )
 
     # --- looking
     @property

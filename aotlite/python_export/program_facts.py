@@ -36,7 +36,7 @@ from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Containers, NumpyResult
 from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, take
-from aotlite.stages.records.guards.access_words import item_text
+from aotlite.stages.records.guards.access_words import FRAME, item_text
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput
 
@@ -363,8 +363,16 @@ def state_key(way: AccessPath, leaves: Sequence[Any], texts: Sequence[str]) -> s
     """The name of a hidden input: `model.weight`, by the names of parameters and variables."""
     value = way.function if way.argument is None else leaves[way.argument]
     text = "" if way.argument is None else texts[way.argument]
+    fixed: Any = None
     for kind, key in way.path:
-        if kind == "cell":
+        names = getattr(value, FRAME, None) if kind == "member" else None
+        if fixed is not None:
+            text, fixed = fixed[key], None
+        elif names is not None and key in ("args", "keywords"):
+            fixed = names
+        elif names is not None and key in ("__wrapped__", "func"):
+            pass
+        elif kind == "cell":
             text = value.__code__.co_freevars[key]
         elif kind == "global":
             text = key

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import aotlite as al
 from aotlite import nn
+from aotlite.export import load, program
+from aotlite.interchange.arrays.convention import graph_of
+from tests.python_export.comparison import module_of
 
 
 class Net(nn.Module):
@@ -89,3 +93,38 @@ def test_errors_of_a_frozen_function_number_arguments_as_its_function_does():
     text = "compile: Net has 1 entries .*: size 0 of argument 0 is 5, expected 2"
     with pytest.raises(al.GuardError, match=text):
         frozen(al.ones(5, 3))
+
+
+@pytest.mark.rules("FRZ-1", "PYX-2")
+def test_a_file_of_a_frozen_function_names_its_state_by_the_users_words():
+    net = a_net()
+    frozen = al.freeze(weighted, al.full((2,), 3.0), net, kwargs={"rest": {"k": [al.ones(2)]}})
+    x = al.rand(2, 3)
+    file = module_of(frozen.to_python(args=(x,)))
+    np.testing.assert_allclose(frozen(x).numpy(), file.weighted(x.numpy()), rtol=1e-5)
+    layers = [f"net.layers.{k}.{name}" for k in (0, 1) for name in ("weight", "bias")]
+    assert sorted([*layers, "w", "rest['k'][0]"]) == sorted(file.STATE)
+    whole = module_of(al.freeze(net).to_python(args=(x,)))
+    assert [name.removeprefix("net.") for name in layers] == [*whole.STATE]
+    erasing = al.freeze(net, freezing_discard_parameters=True)
+    erasing(x)
+    with pytest.raises(
+        al.FreezeError, match="parameter 'layers.0.weight' of a Net|weight.*discard"
+    ):
+        erasing.to_python(args=(x,))
+
+
+@pytest.mark.rules("FRZ-7", "ICH-8")
+def test_errors_say_how_a_frozen_function_is_saved_and_exported(tmp_path):
+    frozen, x = al.freeze(a_net()), al.ones(2, 3)
+    frozen(x)
+    with pytest.raises(al.UnsupportedError, match="save: Net is frozen, expected a func") as saving:
+        frozen.save(tmp_path / "net.bundle")
+    assert "program(frozen, *args).save(path)" in saving.value.__notes__[0]
+    with pytest.raises(al.ArgumentError, match="whose graphs have folded values") as exporting:
+        graph_of(frozen)
+    assert "Give the program of it, aotlite.export.program(fro" in exporting.value.__notes__[0]
+    made = program(frozen, x)
+    assert graph_of(made) is made.forward_graph
+    made.save(tmp_path / "net.aotlite")
+    assert frozen(x).tolist() == load(tmp_path / "net.aotlite")(x).tolist()

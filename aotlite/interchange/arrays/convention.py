@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import attrs
 import numpy as np
 
+from aotlite.freezing import FrozenFunction
 from aotlite.interchange.arrays.target import Value
 from aotlite.interchange.sizes.program_sizes import (
     ProgramSizes,
@@ -90,6 +91,15 @@ def graph_of(source: Graph | HasForward) -> Graph:
     """The graph itself, or the forward of what has one. Raises ArgumentError for what has none."""
     if isinstance(source, Graph):
         return source
+    if isinstance(source, FrozenFunction):
+        raise noted(
+            ArgumentError(
+                f"interchange: the program is {source!r}, whose graphs have folded values, "
+                "expected the graph of an export, a compiled function that has run, or a captured program"
+            ),
+            "Give the program of it, aotlite.export.program(frozen, *args): fixed tensors are its "
+            "state.",
+        )
     if not hasattr(type(source), "forward_graph"):
         raise noted(
             ArgumentError(
