@@ -21,6 +21,8 @@ def is_library_file(file: str) -> bool:
     """Whether a file is part of aotlite, as the file names of code objects are written."""
     if file.startswith("<attrs generated "):
         return f" {_NAME}." in file
+    if file.startswith("<"):  # a text, such as <string>: no file of the working folder
+        return file.startswith(f"<{_NAME} ")
     path = os.path.abspath(file)
     return path.startswith(_OURS) and not path.startswith(_NOT_OURS)
 

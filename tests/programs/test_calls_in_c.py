@@ -14,12 +14,15 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
+import attrs
 import pytest
 
 import aotlite as al
 from aotlite.export import aot_export_module, program
 from aotlite.ir.errors import ExportWarning
+from aotlite.ir.provenance.fixed_calls import watching
 from aotlite.ir.provenance.purity import handed_on, held_in, modules_in
+from aotlite.stages.s10_runtime.guards.failures import GuardCheck, what_fails
 
 PART = functools.partial(time.perf_counter)
 IS_LOUD = False
@@ -145,3 +148,33 @@ def test_what_python_writes_for_named_tuples_asks_nothing(
     monkeypatch.chdir(tmp_path)
     with pytest.warns(ExportWarning, match="has the answers of 1 call fixed: io.open"):
         program(paired, al.ones(2))
+
+
+@attrs.frozen
+class Record:
+    part: int
+
+
+ASKED = "id(a0) != 0 and hash(a0) == 4"
+
+
+def generated(how: str) -> list[str]:
+    """What is said of code whose file is no file: it asks for hashes and ids, and for a clock."""
+    with watching() as seen:
+        if how == "guards":
+            failed = what_fails([GuardCheck(ASKED, "x", "hash(a0)", "4")], {"hash": hash}, [3])
+            assert failed is not None and failed.found == "3"
+        elif how == "attrs":
+            assert {Record(1): 2}[Record(1)] == 2
+        elif how == "a user's text":
+            assert not eval(ASKED, {"a0": 3})
+        elif how == "a clock in a guard":
+            what_fails([GuardCheck("now() < 0", "x", None, "4")], {"now": time.time}, [])
+    return [each.partition(" at ")[0] for each in seen]
+
+
+@pytest.mark.rules("PRG-7")
+def test_texts_that_libraries_generate_ask_nothing() -> None:
+    """Guards and methods of attrs have file names such as `<string>`, as a user's `eval` has."""
+    assert [] == generated("guards") == generated("attrs") == generated("a clock in a guard")
+    assert ["id()", "hash()"] == generated("a user's text")

@@ -95,7 +95,7 @@ def graph_of(source: Graph | HasForward) -> Graph:
         raise noted(
             ArgumentError(
                 f"interchange: the program is {source!r}, whose graphs have folded values, "
-                "expected the graph of an export, a compiled function that has run, or a captured program"
+                "expected those of an export, of a compiled function, or of a captured program"
             ),
             "Give the program of it, aotlite.export.program(frozen, *args): fixed tensors are its "
             "state.",
