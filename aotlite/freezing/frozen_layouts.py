@@ -71,9 +71,10 @@ def _channels_last(node: Node, weight: Any) -> tuple[int, ...] | None:
     """The strides of a weight with channels last, where a convolution gives a result of that
     layout, reads several channels, and sums up floats."""
     meta: Any = weight.meta
+    result: Any = node.meta
     _, channels, height, width = meta.shape
     is_product = channels > 1 and meta.dtype.is_floating_point
-    if not is_product or not is_last(node.meta):
+    if not is_product or not is_last(result):
         return None
     last = height * width * channels, 1, width * channels, channels
     return None if meta.stride == last else last
