@@ -597,4 +597,21 @@ def f(x):
         except queue.Full: break
     return x * q.qsize()
 return f
+### read by a text that is code
+class State:
+    def __init__(self): self.n = 0
+st = State()
+def f(x):
+    st.n += 1
+    return x * eval("st.n", {"st": st})
+return f
+### read by statements that are a text
+class State:
+    def __init__(self): self.n = 0
+st = State()
+def f(x):
+    st.n += 1
+    names = {"st": st}; exec("k = st.n", names)
+    return x * names["k"]
+return f
 """

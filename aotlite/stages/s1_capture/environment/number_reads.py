@@ -139,12 +139,18 @@ class _Search:
         return None if any(True for _ in self._by_c_code()) else found
 
     def _by_c_code(self) -> Iterator[Instruction]:
-        """The searched instructions that have read the attribute by a call: `"{0.n}".format(x)`."""
+        """The instructions that have read the attribute by a call, `"{0.n}".format(x)`, and those
+        of code that was a text, `eval("x.n")`, which the search has not met."""
         codes, name = set(self.codes), self.change.place.path[-1][1]
         for code, offset in self.change.read_at or ():
-            step = next((each for each in steps_of(code) if each.offset == offset), None)
-            is_load = step is not None and loads_name(step, OF_ATTRIBUTES, name)
-            if code in codes and not is_load:
+            steps = steps_of(code)
+            at = next((i for i, each in enumerate(steps) if each.offset == offset), None)
+            is_load = at is not None and loads_name(steps[at], OF_ATTRIBUTES, name)
+            is_read = at is None or not is_load or self._reads(code, at)
+            if code in codes:
+                if not is_load:
+                    yield code, offset
+            elif code.co_filename.startswith("<") and is_read:
                 yield code, offset
 
     def first(
