@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from tests.rules.helpers import unread_order
+from tests.rules.helpers import unread_order, vanishing_programs
 from tests.rules.helpers.order_forms import CHANGES, CONTENTS, READS, WAYS, Case, cases, outcome
 from tests.rules.test_cap_programs import made, snippets
 from tests.rules.test_cap_programs import outcome as outcome_of
@@ -17,6 +17,7 @@ from tests.rules.test_cap_programs import outcome as outcome_of
 pytestmark = pytest.mark.rules("CAP-14")
 
 UNREAD = snippets(unread_order.PROGRAMS)
+VANISHING = snippets(vanishing_programs.PROGRAMS)
 
 
 @pytest.mark.parametrize("contents", CONTENTS)
@@ -56,6 +57,12 @@ def test_no_combination_differs_silently(case):
 @pytest.mark.parametrize("name", UNREAD)
 def test_programs_that_do_not_read_the_order_compile(name):
     assert "equal" == outcome_of(lambda: made(UNREAD[name]))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", VANISHING)
+def test_programs_that_take_objects_away_are_refused(name):
+    assert "refused" == outcome_of(lambda: made(VANISHING[name]))
 
 
 def test_the_error_names_the_order():

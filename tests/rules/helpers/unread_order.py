@@ -218,4 +218,35 @@ def f(x):
     table[0] = al.float32
     return x.to(table[0])
 return f
+### a table that loses what is old
+cache = {k: T([float(k)]) for k in range(3)}
+def get(k):
+    if k not in cache:
+        cache.pop(min(cache))
+        cache[k] = T([float(k)])
+    return cache[k]
+def f(x): return x * float(len(str(get(2).shape)))
+return f
+### an object that is put into a table and taken out again
+table = {}
+class K: pass
+def f(x):
+    table["k"] = K()
+    table.pop("k")
+    return x * 2
+return f
+### a function that is taken and put back
+table = {"act": lambda v: v * 2}
+def f(x):
+    act = table.pop("act")
+    table["act"] = act
+    return act(x)
+return f
+### a list of hooks that grows
+hooks = []
+def note(v): return v
+def f(x):
+    hooks.append(note)
+    return x * 2
+return f
 """

@@ -34,6 +34,8 @@ SIZE = ItemMark("how many keys there are")
 """The key of the number of items of a dict."""
 ORDER = ItemMark("in which order")
 """The key of the order of a dict's keys."""
+GONE = ItemMark("not there any more")
+"""The last key of an object that went: a table may lose items under keys that are computed."""
 ANY = ItemMark("any")
 """The only key of sets and arrays, whose items are not distinguished."""
 Instruction = tuple[types.CodeType, int]
@@ -105,7 +107,9 @@ def reads(
     """Whether the value loaded at `at` is used in a way that reads the item under these keys. With
     `existence`, whether it is there: also a value that is dropped is read (`try: box.n`).
     `harmless` says of the item, or of what counts as one, that nothing comes of its use."""
-    for key in items:
+    is_gone = items[-1:] == (GONE,)
+    keys = items[: len(items) - is_gone]
+    for number, key in enumerate(keys, 1):
         if key is ANY and harmless(steps, at):
             return False
         use = _use(steps, at)
@@ -118,9 +122,13 @@ def reads(
         if key is SIZE or key is ORDER:
             return False
         if key is LENGTH:
+            if use.what == "asked":  # `x in log`; `log.pop()`, if that is used
+                return _is_used(steps, use.at)
             return _asks_length(use) and _use(steps, use.at).what not in ("changed", "dropped")
         if use.key is not NOTHING and not _may_be(key, use.key):
             return False
+        if is_gone and number == len(keys) and use.key is NOTHING:
+            return steps[use.at].argval == "pop" and _is_used(steps, use.at)
         if use.what == "asked":
             return True
         at = use.at
@@ -128,6 +136,12 @@ def reads(
     if what == "changed" or harmless(steps, at):
         return False
     return existence or what != "dropped"
+
+
+def _is_used(steps: Sequence[dis.Instruction], at: int) -> bool:
+    """Whether the result of a method, or of `in`, is used."""
+    call = call_of(steps, at) if steps[at].opname in OF_ATTRIBUTES else at
+    return call is None or _use(steps, call).what != "dropped"
 
 
 def _asks_length(use: _Use) -> bool:

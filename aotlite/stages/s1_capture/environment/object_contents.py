@@ -345,9 +345,9 @@ class ValueComparison:
     def is_change(self, was: Any, now: Any) -> bool:
         """Whether what lies in a place changed in a way that a later call can see.
 
-        Not so for an object that came, or went: a table of objects may be filled.
+        Not so for an object that came: a table of objects may be filled.
         """
-        if not is_a(was, NUMBERS) and (now is NOTHING or _is_made(now)):
+        if not is_a(was, NUMBERS) and _is_made(now):
             return False
         if was is NOTHING and not is_a(now, NUMBERS):
             return False

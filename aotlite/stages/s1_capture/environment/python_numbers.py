@@ -31,7 +31,14 @@ from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attr
 from aotlite.stages.records.guards.snapshots import IN_ALL, PLAIN
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.s1_capture.environment.attribute_watch import AttributeWatch
-from aotlite.stages.s1_capture.environment.bytecode_reads import ANY, LENGTH, ORDER, SIZE, Items
+from aotlite.stages.s1_capture.environment.bytecode_reads import (
+    ANY,
+    GONE,
+    LENGTH,
+    ORDER,
+    SIZE,
+    Items,
+)
 from aotlite.stages.s1_capture.environment.number_reads import (
     Change,
     SearchedCode,
@@ -135,7 +142,7 @@ class SelfChangedNumbers:
         _, numbers = self.before.numbers.get(name_of(place), (place, {}))
         return Change(
             place,
-            items,
+            (*items, GONE) if became is NOTHING and not is_a(was, NUMBERS) else items,
             owner,
             existence=not items and (was is NOTHING or became is NOTHING),
             is_number=type(was) in _PLAIN and type(became) in _PLAIN,
