@@ -118,6 +118,10 @@ if TYPE_CHECKING:
     from aotlite.eager.creation.random_factories import randint as randint
     from aotlite.eager.creation.random_factories import randn as randn
     from aotlite.eager.creation.random_factories import randperm as randperm
+    from aotlite.eager.dispatch.selective_checkpoint import CheckpointPolicy as CheckpointPolicy
+    from aotlite.eager.dispatch.selective_checkpoint import (
+        create_selective_checkpoint_contexts as create_selective_checkpoint_contexts,
+    )
     from aotlite.eager.regions.annotate import annotate as annotate
     from aotlite.eager.regions.checkpoint import checkpoint as checkpoint
     from aotlite.eager.regions.nested_region import nested_compile_region as nested_compile_region
@@ -204,6 +208,9 @@ _LAZY: dict[str, str] = {
         "aotlite.aot": "aot_function aot_module aot_module_simplified freeze load",
         "aotlite.api": "CompiledFunction capture compile",
         "aotlite.backends.threads": "get_num_threads set_num_threads",
+        "aotlite.eager.dispatch.selective_checkpoint": """
+            CheckpointPolicy create_selective_checkpoint_contexts
+        """,
         "aotlite.eager.regions.annotate": "annotate",
         "aotlite.eager.regions.checkpoint": "checkpoint",
         "aotlite.eager.regions.nested_region": "nested_compile_region",

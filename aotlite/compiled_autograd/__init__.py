@@ -9,7 +9,15 @@ tensor([2., 4.])
 """
 
 from aotlite.compiled_autograd.compiler import CompiledAutograd, Counters
-from aotlite.compiled_autograd.context import counters, disable, enable, is_enabled, reset
+from aotlite.compiled_autograd.context import (
+    counters,
+    disable,
+    enable,
+    is_enabled,
+    is_running,
+    is_tracing,
+    reset,
+)
 
 __all__ = [
     "CompiledAutograd",
@@ -18,5 +26,14 @@ __all__ = [
     "disable",
     "enable",
     "is_enabled",
+    "is_running",
+    "is_tracing",
     "reset",
 ]
+
+
+def __getattr__(name: str) -> bool:
+    """PyTorch's variable `compiled_autograd_enabled`, which is `is_enabled()`."""
+    if name != "compiled_autograd_enabled":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return is_enabled()

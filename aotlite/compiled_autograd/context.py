@@ -17,6 +17,7 @@ from aotlite.compiled_autograd.compiler import (
     Counters,
     checked_hooks,
 )
+from aotlite.compiled_autograd.recorder import TapeRecorder
 from aotlite.eager.base.modes import STATE, resumed
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import lock
@@ -145,6 +146,21 @@ def disable() -> _Switch:
 def is_enabled() -> bool:
     """Whether this thread's backwards are compiled now."""
     return STATE.tapes is not None
+
+
+def is_tracing() -> bool:
+    """Whether a tape is being recorded: formulas run on tensors without values (CAG-29).
+
+    It is True in formulas and decompositions of users' ops while a backward is captured. Hooks and
+    backwards of custom functions are not recorded, so they see False; `is_running` is True there.
+    """
+    return isinstance(STATE.recorder, TapeRecorder)
+
+
+def is_running() -> bool:
+    """Whether a compiled backward runs in this thread: True in its hooks, where `is_enabled` is
+    False, since a backward that a hook starts is run by the engine (CAG-24)."""
+    return bool(SUSPENDED.tapes) and SUSPENDED.tapes[-1] is not None
 
 
 def counters(compiler: object = None, **options: object) -> Counters:

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
+from aotlite.autograd import is_multithreading_enabled, set_multithreading_enabled
 from aotlite.compiled_autograd import CompiledAutograd, counters, disable, enable, is_enabled, reset
 from aotlite.eager.base.modes import STATE
 from aotlite.ir.graph.text.source import graph_from_source
@@ -322,3 +323,43 @@ def test_a_dump_has_a_file_for_each_stage_of_each_graph(tmp_path: Path) -> None:
     pure = [file for file in files if file.name.endswith("7_simplify.py")]
     for file, graph in zip(pure, tapes.graphs, strict=True):
         assert graph_from_source(file.read_text()).code == graph.code
+
+
+@pytest.mark.rules("CAG-29")
+def test_hooks_know_that_a_compiled_backward_runs() -> None:
+    asked: list[Any] = []
+    names = ("is_enabled", "is_running", "is_tracing")
+    tapes = al.compiled_autograd
+
+    def ask(*_: object) -> None:
+        asked.append([getattr(tapes, name)() for name in names])
+
+    for hooks in ("segments", "call"):
+        with tapes.enable("reference", hooks=hooks):
+            ask()
+            w = al.ones(2, requires_grad=True)
+            w.register_hook(ask)
+            (w * w).sum().backward()
+        with tapes.disable():
+            (w * w).sum().backward()
+    expected = [[True, False, False], [False, True, False], [False, False, False]]
+    assert expected * 2 == asked
+    assert tapes.compiled_autograd_enabled is False
+    with pytest.raises(AttributeError, match="compiled_autograd_enable"):
+        tapes.compiled_autograd_enable  # noqa: B018
+
+
+@pytest.mark.rules("CAG-29")
+def test_the_switch_for_threads_is_restored() -> None:
+    seen = [is_multithreading_enabled()]
+    with pytest.raises(KeyError), set_multithreading_enabled(False):
+        seen.append(is_multithreading_enabled())
+        raise KeyError
+    decorated = set_multithreading_enabled(False)(is_multithreading_enabled)
+    seen += [is_multithreading_enabled(), decorated(), is_multithreading_enabled()]
+    set_multithreading_enabled(False)
+    seen.append(is_multithreading_enabled())
+    set_multithreading_enabled(True)
+    assert seen == [True, False, True, False, True, False]
+    with pytest.raises(al.ArgumentError, match="mode is 1, expected True or False"):
+        set_multithreading_enabled(1)  # type: ignore[arg-type]

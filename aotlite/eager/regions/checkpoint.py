@@ -10,7 +10,7 @@ Rules: CKP-1 to CKP-9, RNG-8, TEN-42. Spec: `specs/checkpoint.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
@@ -45,12 +45,15 @@ def checkpoint(
     *args: object,
     use_reentrant: bool = False,
     preserve_rng_state: bool = True,
+    context_fn: Callable[[], tuple[Any, Any]] | None = None,
     **kwargs: object,
 ) -> ResultT:
     """`function(*args, **kwargs)`, whose intermediate values are recomputed in the backward.
 
     Only its tensor arguments are kept. The function runs twice, so it should have no side effects.
     Dropout drops the same elements in both runs, unless `preserve_rng_state` is False.
+    `context_fn` gives two context managers, in which the runs take place: those of
+    `create_selective_checkpoint_contexts` save the results of chosen ops (CKP-10).
 
     >>> import aotlite as al
     >>> x = al.ones(3, requires_grad=True)
@@ -69,7 +72,20 @@ def checkpoint(
     if not STATE.grad_mode:
         return function(*args, **kwargs)
     region = CheckpointRegion(function, args, kwargs, preserves=preserve_rng_state)
+    if context_fn is not None:
+        region.contexts = _contexts(context_fn)
     return region.first_run(args, kwargs)
+
+
+def _contexts(context_fn: Callable[[], object]) -> tuple[Any, Any]:
+    """The contexts of both runs. Raises ArgumentError unless there are two."""
+    given = context_fn() if callable(context_fn) else None
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise ArgumentError(
+            f"checkpoint: context_fn is {context_fn!r}, which gives {given!r}, expected a function "
+            "that gives two context managers"
+        )
+    return given
 
 
 @contextmanager
@@ -132,6 +148,8 @@ class CheckpointRegion:
         self.again: WeakKeyDictionary[RecomputedTensor, SavedTensor] = WeakKeyDictionary()
         """Holder -> its tensor, in a backward that has recomputed the region."""
         self.task: Any = None
+        self.contexts: tuple[Any, Any] = nullcontext(), nullcontext()
+        """The contexts of the first run and of later ones (CKP-10)."""
         self.draws = Noting() if preserves else None
         self.state = recorder.streams.get() if recorder is not None and preserves else None
         self.scope = None if recorder is None else recorder.scopes.state
@@ -149,6 +167,7 @@ class CheckpointRegion:
         with watching(pack=(self.pack, unpack)), _inside(), ExitStack() as stack:
             if self.draws is not None:
                 stack.enter_context(drawing(self.draws))
+            stack.enter_context(self.contexts[0])
             results = self.function(*args, **kwargs)
         self.is_complete = True
         self.given = []
@@ -202,7 +221,7 @@ class CheckpointRegion:
                 unpacked[id(each)] = each.unpack(self)  # type: ignore[arg-type]
         args, kwargs = self._arguments([e and unpacked[id(e)] for e in self.kept])
         again = _Again(self)
-        with again.running():
+        with again.running(), self.contexts[1]:
             self.function(*args, **kwargs)
         again.check()
         self.again, self.task = again.found, task
