@@ -9,6 +9,7 @@ see it. Specs: `specs/fx.md`, `specs/reinplace.md`.
 from typing import Any
 
 from aotlite import ops
+from aotlite.fx import passes, subgraph_rewriter
 from aotlite.fx.core.codegen import CodeGen
 from aotlite.fx.core.replaced import ReplacedNameError, refuse_name, replaced_names
 from aotlite.fx.graph import FxGraph as Graph
@@ -20,6 +21,7 @@ from aotlite.fx.node import has_side_effect, map_aggregate, map_arg
 from aotlite.fx.proxy import FxProxy as Proxy
 from aotlite.fx.proxy import TraceError
 from aotlite.fx.reinplace import Refusal, Reinplaced, reinplace, reinplaced
+from aotlite.fx.subgraph_rewriter import replace_pattern
 from aotlite.fx.tracer import Tracer, symbolic_trace
 
 __all__ = [
@@ -39,9 +41,12 @@ __all__ = [
     "map_aggregate",
     "map_arg",
     "ops",
+    "passes",
     "reinplace",
     "reinplaced",
+    "replace_pattern",
     "replaced_names",
+    "subgraph_rewriter",
     "symbolic_trace",
 ]
 

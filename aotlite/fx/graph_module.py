@@ -30,7 +30,7 @@ from aotlite.ir.graph import Graph as IrGraph
 from aotlite.ir.meta import TensorMeta
 from aotlite.nn.module import Module
 
-__all__ = ["FolderModule", "GraphModule"]
+__all__ = ["FolderModule", "GraphModule", "from_text", "function_of_code"]
 
 _OWN = ("_graph", "_code", "_run", "_checks", "_class_name")
 """Attributes that are made of the graph."""
@@ -110,8 +110,11 @@ class GraphModule(Module):
         """Makes `forward` the code of the graph as it is now. Raises GraphError, and what a meta
         rule raises, before anything changes."""
         self.graph.lint()
+        for node in self.graph.find_nodes(op="get_attr"):
+            if value_at(self, node.target) is None:  # an edit has put it in
+                self._take({}, self.graph, node.target, node.meta["val"])
         made = self.graph.python_code("self")
-        self._run = _function(made)
+        self._run = function_of_code(made)
         self._code = made.src
         self._checks = InputChecks(self.graph._live())
         return made
@@ -233,7 +236,7 @@ def from_text(text: str) -> GraphModule:
 _AL = SimpleNamespace(no_grad=no_grad)
 
 
-def _function(made: PythonCode) -> Any:
+def function_of_code(made: PythonCode) -> Any:
     """The function of generated code; tracebacks show its lines."""
     scope: Kwargs = {"ops": FUNCTIONS, "al": _AL, **made.globals}
     file = f"<fx.GraphModule {abs(hash(made.src)):x}>"

@@ -32,7 +32,7 @@ from aotlite.ir.provenance.scope import Scope
 from aotlite.nn.module import Module, state_places
 from aotlite.stages.shared.user_frames import user_location
 
-__all__ = ["Tracer", "symbolic_trace"]
+__all__ = ["Tracer", "annotated_type", "symbolic_trace"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _META = re.compile(r"\w+\[[^\]]*\](\[[^\]]*\])?(@\S+)?")
@@ -255,11 +255,9 @@ class _Arguments:
             return self._argument(tracer, name, self._named.pop(name))
         if self._rest and each.kind is not each.KEYWORD_ONLY:
             return self._argument(tracer, name, self._rest.pop(0))
-        annotation = each.annotation
-        if isinstance(annotation, str):  # written in quotes where annotations are postponed
-            annotation = annotation.strip("\"'")
-            if _META.fullmatch(annotation):
-                return self._argument(tracer, name, annotation)
+        annotation = annotated_type(each)
+        if annotation is not None:
+            return self._argument(tracer, name, annotation)
         if each.default is not each.empty and not _has_tensor(each.default):
             return self._argument(tracer, name, each.default, is_fixed=True)
         raise noted(
@@ -283,6 +281,15 @@ class _Arguments:
         self.templates.append(InputTemplate(name, template, default))
         is_type = _is_type if not is_fixed else _is_no_type
         return map_aggregate(value, lambda each: next(proxies) if is_type(each) else each)
+
+
+def annotated_type(parameter: inspect.Parameter) -> str | None:
+    """The type in the annotation of a parameter; None for another annotation."""
+    text = parameter.annotation
+    if not isinstance(text, str):
+        return None
+    text = text.strip("\"'")  # in quotes also where annotations are postponed
+    return text if _META.fullmatch(text) else None
 
 
 def _is_type(value: object) -> bool:

@@ -7,6 +7,7 @@ pass has moved it; a cycle is refused at once. Rules: FXG-3, FXG-7. Spec: `specs
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 
 from aotlite.fx.core.words import Args
 from aotlite.ir.errors import AotliteError
@@ -161,22 +162,25 @@ class LinkedEdit(GraphEdit):
     # --- metas
     def refresh(self) -> None:
         """Infers the metas behind each change, as far as the operands fit by now."""
-        if not self._changed:
-            return
+        waiting = [(self._labels[node], id(node), node) for node in self._changed]
+        heapify(waiting)
         unfit: set[Node] = set()
-        for node in self:
-            if node in self._changed and node.op == "call":
-                if not unfit.isdisjoint(node.inputs()):
-                    unfit.add(node)
-                    continue
-                try:
-                    meta = node.target.infer(node.args)
-                except (AotliteError, IndexError, TypeError):
-                    unfit.add(node)  # `checked` says why, where it is still so in the end
-                    continue
-                if meta != node.meta:
-                    node.meta = meta
-                    self._changed.update(self._users[node])
+        while waiting:
+            _, _, node = heappop(waiting)
+            if node.op != "call":
+                continue
+            try:
+                meta = None if unfit.intersection(node.inputs()) else node.target.infer(node.args)
+            except (AotliteError, IndexError, TypeError):
+                meta = None
+            if meta is None:
+                unfit.add(node)  # `checked` says why, where it is still so in the end
+                continue
+            unfit.discard(node)
+            if meta != node.meta:
+                node.meta = meta
+                for user in self._users[node]:
+                    heappush(waiting, (self._labels[user], id(user), user))
         self._changed = unfit
 
     def checked(self) -> Graph:

@@ -1,0 +1,1 @@
+"""What runs passes, in modules with the names of torch.fx.passes.infra."""

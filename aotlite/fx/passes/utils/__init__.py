@@ -1,0 +1,1 @@
+"""Tools of passes, in modules with the names of torch.fx.passes.utils."""
