@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from aotlite import decompositions as decompositions
     from aotlite import effects as effects
     from aotlite import export as export
+    from aotlite import func as func
     from aotlite import fx as fx
     from aotlite import inspect as inspect
     from aotlite import ir as ir
@@ -262,7 +263,7 @@ _LAZY: dict[str, str] = {
 # Subpackages reached as attributes without an import of their own.
 _SUBMODULES = frozenset(
     """
-    autograd backends compiled_autograd compilers cuda data decompositions effects export fx
+    autograd backends compiled_autograd compilers cuda data decompositions effects export func fx
     inspect ir linalg nn ops optim partition random sharding stages subclasses testing
     """.split()
 )

@@ -5,7 +5,7 @@
 Rules: EXP-1 to EXP-19. Spec: `specs/export.md`.
 """
 
-from aotlite.export.fake_mode import FakeMode
+from aotlite.export.fake_mode import FakeMode, FakeTensorMode
 from aotlite.export.joint_export import (
     JointWithDescriptors,
     aot_compile_joint_with_descriptors,
@@ -22,6 +22,7 @@ __all__ = [
     "BackwardSignature",
     "ExportedProgram",
     "FakeMode",
+    "FakeTensorMode",
     "GraphSignature",
     "JointWithDescriptors",
     "aot_compile_joint_with_descriptors",

@@ -127,6 +127,16 @@ class DataProtocol(Protocol):
         """The text of an error that the function reads, whose numbers are assumed (DYN-23)."""
 
 
+class ValueMode(Protocol):
+    """A mode whose ops run on tensors outside, so that Python may ask for values."""
+
+    def known(self, tensor: Tensor) -> object:
+        """The object whose `tolist` gives the elements of this tensor."""
+
+    def apply(self, function: object, args: tuple[object, ...], kwargs: object) -> object:
+        """The results of a custom function, which runs outside."""
+
+
 class Recorder(Protocol):
     """Records the ops of this thread into a graph, while `STATE` holds it."""
 
@@ -140,6 +150,10 @@ class Recorder(Protocol):
     """The `recompute` of nodes that are recorded now (PART-17)."""
     unrecorded: bool
     """Whether autograd state changed without an op: custom functions, requires_grad_, detach_."""
+
+    @property
+    def eager_values(self) -> ValueMode | None:
+        """The mode that computes values all the same, as functionalize does; None in a capture."""
 
     @property
     def grads(self) -> Grads:

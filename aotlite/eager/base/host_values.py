@@ -14,7 +14,7 @@ import numpy as np
 from aotlite.eager.base.devices import not_on_host
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage
-from aotlite.eager.base.unsupported import forbid_capture, forbid_number, several
+from aotlite.eager.base.unsupported import forbid_capture, forbid_number, known_value, several
 from aotlite.ir.dtypes import INTEGER
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError
 from aotlite.ir.op.operand import Operand
@@ -53,7 +53,8 @@ class HostValues(Operand):
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers."""
         forbid_capture(self, "tolist", "return the tensor and read it outside")
-        return self._data.tolist()
+        known = known_value(self)
+        return self._data.tolist() if known is None else known.tolist()
 
     def item(self) -> Any:
         """The only element as a Python number. Raises ArgumentError if there is not exactly one."""
@@ -64,7 +65,8 @@ class HostValues(Operand):
         forbid_number(self, "item", "use a tensor operation such as where")
         if self.numel() != 1:
             raise several(self)
-        value = self._data.tolist()
+        value = known_value(self)
+        value = self._data.tolist() if value is None else value.tolist()
         while isinstance(value, list):
             value = value[0]
         return value

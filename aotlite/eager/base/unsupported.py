@@ -15,6 +15,8 @@ from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE
 from aotlite.ir.errors import ArgumentError, ErrorT, noted
 
+_MEMORY = ("numpy", "array", "data_ptr")
+"""What gives memory away, not numbers."""
 _CAUGHT = (
     "The function caught this error and went on, where eager does not go: eager knows what is "
     "asked here, and a capture does not. (CAP-13)"
@@ -67,10 +69,19 @@ def refusals_apart() -> Iterator[None]:
 
 
 # --------------------------------------------------------------------------------------- values
+def known_value(tensor: Any) -> Any:
+    """The tensor with the elements of this one, in a mode that computes them; else None."""
+    recorder = STATE.recorder
+    mode = None if recorder is None else recorder.eager_values
+    return None if mode is None else mode.known(tensor)
+
+
 def forbid_capture(tensor: Any, what: str, advice: str) -> None:
     """Raises for a tensor without data: a captured one, or a wrapper."""
     recorder = STATE.recorder
     if recorder is not None and not tensor.__tensor_dispatch__:
+        if recorder.eager_values is not None and what not in _MEMORY:
+            return
         raise recorder.refuse(f"{what}() of a tensor (whose value is not known)", advice)
     if tensor.storage.buffer is None:
         raise tensor.storage.no_data(what)

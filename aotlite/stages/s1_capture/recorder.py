@@ -80,6 +80,7 @@ class CaptureRecorder:
     counts = True
     closed = unrecorded = False
     sizes: SymbolicSizes | None = None
+    eager_values: None = None
     _location: Location | None = None
 
     def __init__(self, function: Any, leaves: list[Any], dry_run: Callable[[], DryRun]) -> None:

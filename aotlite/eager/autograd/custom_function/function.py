@@ -76,6 +76,9 @@ class Function:
     @classmethod
     def apply(cls, *args: object, **kwargs: object) -> Any:
         """The results of the forward, with a tape node that runs the backward."""
+        recorder = STATE.recorder
+        if recorder is not None and recorder.eager_values is not None:
+            return recorder.eager_values.apply(cls, args, kwargs)
         return _Call(cls, args, kwargs).results()
 
     def __call__(self, *args: object, **kwargs: object) -> Any:

@@ -1,0 +1,15 @@
+"""`aotlite.func`: transforms of functions, and traces, by torch.func's names.
+
+    functionalize(f)      does what f does, by ops that write nothing
+    make_fx(f)            the graph of a call of f
+    FakeTensorMode        a block whose tensors have no data
+
+Rules: FNT-1 to FNT-20. Spec: `specs/functionalize_transform.md`.
+"""
+
+from aotlite.export.fake_mode import FakeTensorMode
+from aotlite.func.functional.transform import functionalize
+from aotlite.func.trace import make_fx
+from aotlite.func.traced_module import TracedModule
+
+__all__ = ["FakeTensorMode", "TracedModule", "functionalize", "make_fx"]

@@ -1,0 +1,230 @@
+"""WrittenMemory of tensors from outside: which of them share it, and what is copied back.
+
+    a = base[:3]; b = base[2:]; f(a, b)     `a` and `b` are two views of one flat memory
+
+A tensor from outside is the root of its memory, as long as it is alone on it. Where another one
+overlaps it, or a window reaches further, the root becomes a flat view of all that they reach, or
+their base if they have histories. Nothing outside is written before the function has returned.
+Rules: FNT-4, FNT-5. Spec: `specs/functionalize_transform.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.eager.autograd.as_strided_chain import bytes_window, strided_step
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, chain_of, overlaps_itself
+from aotlite.eager.base.tensor import Tensor
+from aotlite.func.functional.memory import TensorAlias, WrittenMemory
+from aotlite.func.mode_protocol import FunctionalMode
+from aotlite.ir.dtypes import uint8
+from aotlite.ir.geometry.overlap import overlaps_bytes
+from aotlite.ir.geometry.sizes import is_symbolic
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.views.reinterpret import VIEW_DTYPE
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
+from aotlite.stages.shared.memory.view_families import is_of_its_own
+
+
+class InputMemory:
+    """The memories of tensors from outside."""
+
+    def __init__(self, recorder: FunctionalMode) -> None:
+        self._recorder = recorder
+        self._known: dict[int, list[WrittenMemory]] = {}
+        """By the id of a buffer, or of a storage without data: the memories on it."""
+        self._alive: list[object] = []
+
+    def all(self) -> list[WrittenMemory]:
+        """The memories, in the order in which they were met."""
+        return [memory for several in self._known.values() for memory in several]
+
+    def alias_of(self, outer: Tensor) -> TensorAlias:
+        """The alias of a tensor that is met for the first time."""
+        alias = self._met(outer)
+        if not alias.memory.version:
+            alias.own = 0, outer
+        return alias
+
+    def member(self, base: TensorAlias, outer: Tensor, of: Tensor) -> TensorAlias:
+        """The alias of a view of a base that has an alias: both have one history."""
+        size, its = outer.meta.dtype.itemsize, of.meta.dtype.itemsize
+        start = base.start * its // size + (outer.offset * size - of.offset * its) // size
+        chain = base.chain.joined(outer._chain.steps)
+        alias = self._recorder.alias(base.memory, chain, start, outer.meta)
+        if is_of_its_own(outer):  # a write to the base with a history would change that, too
+            base.memory.is_shared = True
+        if not base.memory.version:
+            alias.own = 0, outer
+        return alias
+
+    def _met(self, outer: Tensor) -> TensorAlias:
+        buffer = outer.storage.buffer
+        place = outer.storage if buffer is None else buffer
+        self._alive.append(place)
+        several = self._known.setdefault(id(place), [])
+        near = [memory for memory in several if _meet(memory, outer)]
+        if not near:
+            several.append(self._alone(outer))
+            return self._recorder.alias(several[-1], EMPTY_CHAIN, 0, outer.meta)
+        memory = near[0]
+        is_same = outer.meta is memory.meta and outer.offset == memory.start
+        if len(near) == 1 and is_same:
+            memory.is_shared = True
+            return self._recorder.alias(memory, EMPTY_CHAIN, 0, outer.meta)
+        memory = self._joined(several, near, outer)
+        chain, start = self._window(memory, outer.meta, outer.offset)
+        return self._recorder.alias(memory, chain, start, outer.meta)
+
+    def _alone(self, outer: Tensor) -> WrittenMemory:
+        values = self._recorder.values
+        return WrittenMemory(values, outer.meta, outer, handle=outer, start=outer.offset)
+
+    def add(self, memory: WrittenMemory) -> None:
+        """A leaf that the function made: it is written as tensors from outside are."""
+        handle: Any = memory.handle
+        self._alive.append(handle)
+        self._known.setdefault(id(handle.storage), []).append(memory)
+
+    # --- one root for several
+    def _joined(
+        self, several: list[WrittenMemory], near: list[WrittenMemory], outer: Tensor
+    ) -> WrittenMemory:
+        """One flat memory of all that these show, with what was written so far."""
+        tensors = [*[memory.handle for memory in near], outer]
+        kinds = {each.meta.dtype for each in tensors if each is not None}
+        if any(is_symbolic((*x.meta.shape, x.offset)) for x in tensors if x is not None):
+            raise self._recorder.refuse(
+                "tensors of symbolic sizes that share memory", "pass one, and take views inside"
+            )
+        spans = [_bytes(each.meta, each.offset) for each in tensors if each is not None]
+        low, high = min(first for first, _ in spans), max(end for _, end in spans)
+        made = self._flat(outer, low, high, bytes_alone=len(kinds) > 1, history=False)
+        made.is_shared = True
+        for memory in near:
+            self._move(memory, made)
+        several[:] = [each for each in several if each not in near] + [made]
+        return made
+
+    def _flat(
+        self, outer: Tensor, low: int, high: int, *, bytes_alone: bool, history: bool
+    ) -> WrittenMemory:
+        """A flat memory from byte `low` to byte `high` of a storage."""
+        emit, size = self._recorder.emit, outer.meta.dtype.itemsize
+        if not history and outer.requires_grad_outside():
+            outer = self._recorder.values.detached(outer)
+        if bytes_alone:
+            low, high = low - low % size, high + -high % size
+        first, count = low // size, (high - low) // size
+        flat: Tensor = emit(AS_STRIDED, (outer, (count,), (1,), first - outer.offset), True)
+        if bytes_alone and outer.meta.dtype is not uint8:
+            flat = emit(VIEW_DTYPE, (flat, uint8), True)
+            first = low
+        return WrittenMemory(self._recorder.values, flat.meta, flat, handle=flat, start=first)
+
+    def _move(self, memory: WrittenMemory, to: WrittenMemory) -> None:
+        chain, start = self._window(to, memory.meta, memory.start)
+        memory.fold()
+        if memory.version:
+            value = memory.value
+            to.value = to.outside.put(to, to.value, chain, value)
+            to.past = memory.past if to.past is None else to.past
+            to.version += memory.version
+            to.has_new_history = to.has_new_history or memory.has_new_history
+        memory.moved_to(to, chain, start)
+
+    @staticmethod
+    def _window(memory: WrittenMemory, meta: TensorMeta, offset: int) -> tuple[ViewChain, int]:
+        """The chain from a flat root to a tensor, and its start, in elements of its own."""
+        if meta.dtype is memory.meta.dtype:
+            start = offset - memory.start
+            return chain_of(strided_step(memory.meta, meta, start)), start
+        first = offset * meta.dtype.itemsize - memory.start
+        return bytes_window(memory.meta, meta, first), first // meta.dtype.itemsize
+
+    # --- roots that a write, or a window, needs
+    def prepare_write(self, memory: WrittenMemory) -> None:
+        """A root that shows an element twice becomes flat before it is written (FUN-9)."""
+        if memory.handle is not None and overlaps_itself(memory.meta):
+            self._flatten(memory, *_bytes(memory.meta, memory.start))
+
+    def reach(self, memory: WrittenMemory, meta: TensorMeta, start: int) -> int:
+        """Makes a root reach a window; returns by how many elements its start moves."""
+        if memory.handle is None or is_symbolic((start, *meta.shape, *memory.meta.shape)):
+            return 0
+        size, own = meta.dtype.itemsize, memory.meta.dtype.itemsize
+        low, high = _bytes(memory.meta, memory.start)
+        first = memory.start * own + start * size
+        inside = not meta.numel or low <= first and first + meta.span * size <= high
+        if inside and memory.meta.dense and meta.dtype is memory.meta.dtype:
+            return 0
+        before = memory.start * own
+        wanted = min(low, first), max(high, first + meta.span * size)
+        made = self._flatten(memory, *(wanted if meta.numel else (low, high)))
+        return (before - made.start * made.meta.dtype.itemsize) // size
+
+    def _flatten(self, memory: WrittenMemory, low: int, high: int) -> WrittenMemory:
+        handle: Any = memory.handle
+        several = next(each for each in self._known.values() if memory in each)
+        others, found = self._within(several, low, high)
+        for each in found:
+            low, high = min(low, each[0]), max(high, each[1])
+        others = [each for each in others if each is not memory]
+        kinds = {each.meta.dtype for each in (memory, *others)}
+        made = self._flat(handle, low, high, bytes_alone=len(kinds) > 1, history=not others)
+        made.is_shared = memory.is_shared
+        self._move(memory, made)
+        for each in others:
+            self._move(each, made)
+            made.is_shared = True
+        several[:] = [each for each in several if each is not memory and each not in others]
+        several.append(made)
+        return made
+
+    @staticmethod
+    def _within(
+        several: list[WrittenMemory], low: int, high: int
+    ) -> tuple[list[WrittenMemory], list[Any]]:
+        """The memories that lie within these bytes, or overlap others that do, and their bytes."""
+        found: list[WrittenMemory] = []
+        while True:
+            new = [
+                each
+                for each in several
+                if each not in found and _overlap(_bytes(each.meta, each.start), (low, high))
+            ]
+            if not new:
+                return found, [_bytes(each.meta, each.start) for each in found]
+            found += new
+            spans = [_bytes(each.meta, each.start) for each in found]
+            low = min([low, *[first for first, _ in spans]])
+            high = max([high, *[end for _, end in spans]])
+
+    # --- the end
+    def written(self) -> list[WrittenMemory]:
+        """The memories of tensors from outside that were written."""
+        return [each for each in self.all() if each.version and each.handle is not None]
+
+
+def _bytes(meta: TensorMeta, offset: int) -> tuple[int, int]:
+    size = meta.dtype.itemsize
+    return offset * size, (offset + meta.span) * size
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _meet(memory: WrittenMemory, outer: Any) -> bool:
+    """Whether a memory and a tensor on the same storage share a byte."""
+    handle: Any = memory.handle
+    if is_symbolic((*handle.meta.shape, *outer.meta.shape, handle.offset, outer.offset)):
+        return True
+    return bool(
+        overlaps_bytes(
+            (memory.meta.shape, memory.meta.stride, memory.start),
+            memory.meta.dtype.itemsize,
+            (outer.meta.shape, outer.meta.stride, outer.offset),
+            outer.meta.dtype.itemsize,
+        )
+    )
