@@ -20,15 +20,18 @@ ELSEWHERE = {"docs/nn.md", "specs/artifacts.md"}
 """Pages with tests of their own (tests/nn/test_docs.py, tests/artifacts/test_page.py)."""
 
 
-EXTRAS = {"onnx": ("onnx", "onnxruntime"), "stablehlo": ("jax",)}
+EXTRAS = {"onnx": ("onnx", "onnxruntime"), "stablehlo": ("jax",), "torch": ("torch",)}
 NEEDED = {
+    "docs/fx_exchange.md": ("torch",),
     "docs/interchange.md": ("onnx", "stablehlo"),
     "specs/onnx.md": ("onnx",),
     "specs/stablehlo.md": ("stablehlo",),
+    "specs/torch_fx.md": ("torch",),
     "aotlite.interchange.onnx.model": ("onnx",),
     "aotlite.interchange.onnx.session": ("onnx",),
     "aotlite.interchange.stablehlo.module": ("stablehlo",),
     "aotlite.interchange.stablehlo.runner": ("stablehlo",),
+    "aotlite.interchange.torch_fx.writer": ("torch",),
 }
 """The extras of pages and modules whose examples need one."""
 

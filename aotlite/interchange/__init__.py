@@ -1,15 +1,19 @@
-"""`aotlite.interchange`: programs for other runtimes: ONNX models, and StableHLO text.
+"""`aotlite.interchange`: programs for other runtimes, and graphs of other libraries.
 
-Spec: `specs/onnx.md`, `specs/stablehlo.md`.
+ONNX models, StableHLO text, and graphs of torch.fx in both directions.
+Spec: `specs/onnx.md`, `specs/stablehlo.md`, `specs/torch_fx.md`.
 """
 
 from aotlite.interchange.onnx import OnnxProgram, onnxruntime_backend, to_onnx
 from aotlite.interchange.stablehlo import StableHloProgram, to_stablehlo, xla_backend
+from aotlite.interchange.torch_fx import from_fx, to_fx
 
 __all__ = [
     "OnnxProgram",
     "StableHloProgram",
+    "from_fx",
     "onnxruntime_backend",
+    "to_fx",
     "to_onnx",
     "to_stablehlo",
     "xla_backend",

@@ -35,14 +35,20 @@ def imports_by_folder_name(source: Source) -> Iterator[str]:
             yield f"{source.module}: imports {folder}, expected aotlite.{folder}"
 
 
+IMPORTS_TORCH = ("aotlite.testing", "aotlite.interchange.torch_fx")
+"""The rooms whose functions may import PyTorch."""
+
+
 def imports_torch(source: Source) -> Iterator[str]:
     """Imports of PyTorch by the product, which only tests compare with.
 
-    `aotlite.testing` may import it inside functions that compare.
+    `aotlite.testing` may import it inside functions that compare, `aotlite.interchange.torch_fx`
+    inside functions that read and write its graphs.
     """
-    accepted = {Scope.FUNCTION} if is_within(source.module, "aotlite.testing") else set()
+    crosses = any(is_within(source.module, room) for room in IMPORTS_TORCH)
+    accepted = {Scope.FUNCTION} if crosses else set()
     if set(imports_of("torch", source)) - accepted:
-        rule = "in tests, or in functions of aotlite.testing"
+        rule = f"in tests, or in functions of {' and '.join(IMPORTS_TORCH)}"
         yield f"{source.module}: imports torch, expected {rule}"
 
 
