@@ -23,6 +23,7 @@ from aotlite.compiled_autograd.dynamic.templates import Templates
 from aotlite.compiled_autograd.execution import Program, Tape, TapeRun, order_of
 from aotlite.compiled_autograd.fast_path.matcher import MISS, Matcher, look_again
 from aotlite.compiled_autograd.one_tape.cache import OneTapes
+from aotlite.compiled_autograd.one_tape.derivatives import TapesWithHistory
 from aotlite.compiled_autograd.one_tape.program import NotOneGraph, OneTape
 from aotlite.compiled_autograd.recompile_reasons import why
 from aotlite.compiled_autograd.structure import (
@@ -39,7 +40,7 @@ from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.deferred import deferred
-from aotlite.ir.errors import ArgumentError, GuardError, UnsupportedError, noted
+from aotlite.ir.errors import ArgumentError, GuardError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.verify import verify
 from aotlite.ir.logs import NO_COMPILATION, current_id, is_heard, timed, within
@@ -148,7 +149,7 @@ class CompiledAutograd:
         dumper = None if options.dump is None else Dump(options.dump)
         self._observers = [each for each in (options.observer, dumper) if each is not None]
         self._programs: dict[Hashable, Program] = {}
-        self._templates = Templates()
+        self._templates, self._derivatives = Templates(), TapesWithHistory()
         self._alike: Counter[Hashable] = Counter()
         """The number of captures of tapes with the same ops."""
         self._recent: tuple[Matcher, ...] = ()
@@ -178,6 +179,7 @@ class CompiledAutograd:
         """Empties the cache and resets the counters."""
         self._programs, self._recent, self._last = {}, (), None
         self._templates, self._alike = Templates(), Counter()
+        self._derivatives = TapesWithHistory()
         self.ones = None if self.ones is None else OneTapes()
         self.counters = Counters()
         self.reasons.clear()
@@ -193,24 +195,26 @@ class CompiledAutograd:
         create_graph: bool,
     ) -> list[Tensor | None]:
         """Runs a backward from these roots, as `engine.run_backward` does; the sinks' gradients."""
-        if create_graph:
-            raise noted(
-                UnsupportedError(
-                    "compiled_autograd: a backward with create_graph=True is called in a block of "
-                    "enable(), expected create_graph=False"
-                ),
-                "Enter compiled_autograd.disable() around it; derivatives of a function that "
-                "al.compile made are compiled in any order. (CAG-16)",
-            )
         mode, outer = STATE.grad_mode, SUSPENDED.tapes
         outer.append(STATE.tapes)
-        STATE.tapes, STATE.grad_mode = None, False  # backwards in hooks run on the engine (CAG-24)
+        STATE.tapes, STATE.grad_mode = (
+            None,
+            create_graph,
+        )  # backwards in hooks run on the engine (CAG-24)
         try:
             self.counters.calls += 1
             if STATE.watch is not None and STATE.watch.anomaly:
                 self.counters.skipped += 1
                 LOG.info("left to the engine: anomaly mode looks at each node")
-                return run_backward(roots, sinks=sinks, accumulate=accumulate, retain_graph=retain)
+                return run_backward(
+                    roots,
+                    sinks=sinks,
+                    accumulate=accumulate,
+                    retain_graph=retain,
+                    create_graph=create_graph,
+                )
+            if create_graph:
+                return self._with_history(roots, sinks, accumulate=accumulate)
             with backward_task():
                 return self._run(roots, sinks, accumulate=accumulate, retain=retain)
         finally:
@@ -250,6 +254,26 @@ class CompiledAutograd:
         if program not in known:
             self._note(Matcher(tape, program))
         return self._follow(tape, program)
+
+    def _with_history(
+        self, roots: Roots, sinks: Sequence[Edge | None] | None, *, accumulate: bool
+    ) -> list[Tensor | None]:
+        """A backward with `create_graph=True`: as one function, or by the engine (CAG-16)."""
+        look = look_at(roots, sinks, accumulate=accumulate)
+        tape = Tape(look, roots, sinks, accumulate, True, HookChanges.count)
+        try:
+            if accumulate and shares_gradients(look, roots):
+                raise NotOneGraph("create_graph=True: a leaf's .grad is memory that the tape reads")
+            found = self._derivatives.run(tape, self, self.options)
+        except NotOneGraph as reason:
+            self.counters.skipped += 1
+            self.fallbacks[str(reason)] += 1
+            LOG.info("left to the engine: %s", reason)
+            return run_backward(
+                roots, sinks=sinks, accumulate=accumulate, retain_graph=True, create_graph=True
+            )
+        self.counters.whole += 1
+        return found
 
     def _follow(self, tape: Tape, program: Program) -> list[Tensor | None]:
         run = TapeRun(tape, self, self._templates)

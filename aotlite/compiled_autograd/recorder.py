@@ -34,7 +34,7 @@ from aotlite.ir.graph.role import Gradient, Lifted, Output, Saved
 from aotlite.ir.meta import TensorMeta, table_in
 from aotlite.ir.meta.symbolic import always_same_meta
 from aotlite.ir.op import Op, RandomOp
-from aotlite.ir.provenance.scope import TAPE_NODE, Scope
+from aotlite.ir.provenance.scope import SUM, TAPE_NODE, Scope
 from aotlite.stages.records.metadata.subclass_meta import gradient_of
 from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
@@ -77,6 +77,8 @@ class TapeRecorder(CaptureRecorder):
         """
         self._number = 0
         """The number of the node that runs."""
+        self._scopes: dict[Scope | None, Scope | None] = {}
+        """Scope of a node of a compiled backward -> the scope of its copy, with the tape node."""
         self._fragments: dict[Hashable, Fragment | None] = {}
         """Fragments by `key_of`; None for one that cannot be copied."""
 
@@ -121,6 +123,10 @@ class TapeRecorder(CaptureRecorder):
             raise note_refusal(Closed(), self)
         return super().record(op, args, meta)
 
+    def scope_of(self, node: TapeNode, number: int) -> Scope:
+        """The scope of the nodes that a tape node records (CAG-22)."""
+        return Scope("", {TAPE_NODE: node_note(node, number)})
+
     def run_before(self, node: TapeNode) -> None:
         """Does nothing: `run` sets the scope."""
 
@@ -135,7 +141,7 @@ class TapeRecorder(CaptureRecorder):
     ) -> Any:
         """The gradients of a node, recorded: by running its twin on fakes, or from a fragment."""
         self._number = number
-        self.marker.scope = scope_of(node, number)
+        self.marker.scope = self.scope_of(node, number)
         if type(node) is CompiledBackward:
             return self._pasted(node, number, grads)
         saver = saver_of(node)
@@ -231,6 +237,7 @@ class TapeRecorder(CaptureRecorder):
         if absent:
             graph = without_tangents(graph, absent, plan.reached(absent))
         values = self._given(node, number, graph, grads)
+        self._scopes = {None: self.marker.scope, SUM: SUM}
         for each in graph.nodes:
             if each.op == "get_attr":
                 values[each] = self._constant(each)
@@ -267,6 +274,9 @@ class TapeRecorder(CaptureRecorder):
     def _copied(self, each: Node, values: dict[Node, Node]) -> Node:
         copied = each.with_args(map_nodes(each.args, values.__getitem__), each.meta)
         copied.origin, copied.phase = self.origin, Phase.FORWARD
+        copied.scope = self._scopes.get(each.scope)
+        if copied.scope is None:
+            copied.scope = self._scopes[each.scope] = _joined(each.scope, self.marker.scope)
         self.nodes.append(copied)
         return copied
 
@@ -300,9 +310,9 @@ class TapeRecorder(CaptureRecorder):
         return Graph((*self.placeholders, *self.nodes, closing), name)
 
 
-def scope_of(node: TapeNode, number: int) -> Scope:
-    """The scope of the nodes that a tape node records (CAG-22)."""
-    return Scope("", {TAPE_NODE: node_note(node, number)})
+def _joined(inner: Any, outer: Any) -> Scope:
+    """The Module and tags of a node of a compiled backward, and its tape node."""
+    return Scope(inner.module, {**inner.tags, **outer.tags}, inner.is_backward)
 
 
 def node_note(node: TapeNode, number: int) -> str:

@@ -14,6 +14,8 @@ import attrs
 
 TAPE_NODE = "node"
 """The tag in graphs of compiled autograd that names the tape node of an op (CAG-22)."""
+COMPILATION = "compilation"
+"""The tag beside it where that is a compiled backward: the number of the compilation (GEN-9)."""
 REGION = "region"
 """The tag of the ops of a marked region, such as `block[3]` (REG-21)."""
 NO_TAGS: Mapping[str, Any] = MappingProxyType({})

@@ -208,6 +208,24 @@ def test_a_compiled_function_is_part_of_the_graph() -> None:
     one_graph(program)
 
 
+@pytest.mark.rules("CAG-22")
+def test_printed_graphs_name_the_tape_nodes(capsys: Any) -> None:
+    layer = al.compile(lambda x: x.exp(), backend="reference")
+    w = numbers()
+    w.register_hook(lambda g: None)
+    with enable("reference", hooks="call", observer=lambda stage, graph: graph.print_readable()):
+        layer(w.sin()).sum().backward()
+    printed = capsys.readouterr().out
+    number = layer.entries[0].number
+    for line in (
+        "# SumBackward (NodeCall 0)",
+        f"# CompiledBackward (NodeCall 1) of compilation {number}",
+        "# SinBackward (NodeCall 2)",
+        "# AccumulateGrad (NodeCall 3)",
+    ):
+        assert line in printed
+
+
 def test_gradients_of_inputs_are_collected() -> None:
     def program(log: list[Any]) -> Any:
         w, v = numbers(), numbers(2.0, 3.0)

@@ -290,20 +290,6 @@ def test_inside_of_a_captured_function() -> None:
     assert tapes.counters.calls == 0
 
 
-def test_a_second_order_is_refused() -> None:
-    """CAG-16."""
-    x: Any = al.ones(2, requires_grad=True)
-    with enable("reference"):
-        with pytest.raises(al.UnsupportedError, match="create_graph"):
-            al.autograd.grad((x * x * x).sum(), x, create_graph=True)
-        with disable():
-            first: Any
-            (first,) = al.autograd.grad((x * x * x).sum(), x, create_graph=True)
-        second: Any
-        (second,) = al.autograd.grad(first.sum(), x)
-    assert second.tolist() == [6.0, 6.0]
-
-
 @pytest.mark.rules("CAG-22")
 def test_a_dump_has_a_file_for_each_stage_of_each_graph(tmp_path: Path) -> None:
     """Two structures, and two graphs around a hook: numbered, and read back."""

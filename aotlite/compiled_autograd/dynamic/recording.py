@@ -102,7 +102,7 @@ class _Recorder(TapeRecorder):
         form = self.forms[number]
         if type(node) is CompiledBackward:
             if form[0] is CompiledBackward and len(form) > 2:
-                self._number = number
+                self._number, self.marker.scope = number, self.scope_of(node, number)
                 return self._pasted(node, number, grads, self._of_region(form))
             if table_in([grad.meta for grad in grads if grad is not None]) is not None:
                 raise Unsymbolic("a compiled function has sizes of its own")

@@ -36,7 +36,7 @@ from aotlite.compiled_autograd.one_tape.steps import (
     Pauses,
     steps,
 )
-from aotlite.compiled_autograd.recorder import Closed, Place, TapeRecorder, scope_of
+from aotlite.compiled_autograd.recorder import Closed, Place, TapeRecorder, node_note
 from aotlite.compiled_autograd.segment_recording import Values
 from aotlite.compiled_autograd.structure import signatures
 from aotlite.eager.autograd.custom_function.node import CustomNode
@@ -51,6 +51,7 @@ from aotlite.ir.errors import AotliteError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.ops.effects import ACCUMULATE_GRAD, CALL_BACKWARD, CALL_HOOK
+from aotlite.ir.provenance.scope import COMPILATION, TAPE_NODE, Scope
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.plan import NOTHING_ABSENT
 
@@ -68,6 +69,13 @@ class _WholeRecorder(TapeRecorder):
 
     def place_in(self, fake: Tensor) -> Place | None:
         return self.known.get(id(fake))
+
+    def scope_of(self, node: TapeNode, number: int) -> Scope:
+        """The tape node; and the compilation, which a template of sizes would not know."""
+        tags: dict[str, Any] = {TAPE_NODE: node_note(node, number)}
+        if type(node) is CompiledBackward:
+            tags[COMPILATION] = node.plan.number
+        return Scope("", tags)
 
     def call(self, op: Any, args: tuple[object, ...], metas: tuple[TensorMeta, ...]) -> Any:
         """Records a call, past the refusal of effects in formulas."""
@@ -187,7 +195,7 @@ class OneTapeRecorder:
         """Records a call at a pause of a step; the next pause."""
         self._flush()
         recorder, run = self.recorder, self.run
-        recorder.marker.scope = scope_of(step.node, number)
+        recorder.marker.scope = recorder.scope_of(step.node, number)
         values = Values(recorder, recorder.place_of)
         frame = self._frame(values, step)
         args = self._args(step, pause)
@@ -239,7 +247,7 @@ class OneTapeRecorder:
         recorder = self.recorder
         for number, grad in recorder.pending:
             place = recorder.place_in(grad)
-            recorder.marker.scope = scope_of(self.run.nodes[number], number)
+            recorder.marker.scope = recorder.scope_of(self.run.nodes[number], number)
             self._emit(self.run.nodes[number], Pause(ACCUMULATE), [grad], [], [])
             value = 0 if place is None else place
             self.calls.append(Accumulation(number, grad.meta, value))

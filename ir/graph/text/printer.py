@@ -33,7 +33,7 @@ from aotlite.ir.graph.symbolic.binding import (
 )
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.provenance.location import Places, one_line
-from aotlite.ir.provenance.scope import REGION
+from aotlite.ir.provenance.scope import COMPILATION, REGION, TAPE_NODE
 
 __all__ = [
     "SymbolLines",
@@ -190,15 +190,16 @@ class _Phases:
 
 class _Remarks:
     """Prints the user's source line as a comment where it changes, or the phase does; and the
-    marked region (REG-21)."""
+    marked region (REG-21), and the tape node (CAG-22)."""
 
-    __slots__ = ("line", "phase", "places", "region")
+    __slots__ = ("line", "owner", "phase", "places", "region")
 
     def __init__(self) -> None:
         self.phase = Phase.FORWARD
         self.line: tuple[str, int] | None = None
         self.places = Places()
         self.region: object = None
+        self.owner: object = None
 
     def before(self, node: Node) -> Iterator[str]:
         if node.phase is not self.phase and node.op == "call":
@@ -207,6 +208,11 @@ class _Remarks:
         if region != self.region:
             self.region, self.line = region, None
             yield f"    # region: {one_line(str(region))}" if region else "    # outside of regions"
+        owner = node.tags.get(TAPE_NODE)
+        if owner is not None and owner != self.owner:
+            self.owner, number = owner, node.tags.get(COMPILATION)
+            of = "" if number is None else f" of compilation {number}"
+            yield f"    # {one_line(str(owner))}{of}"
         if node.location is None:
             return
         place = self.places(node.location)
