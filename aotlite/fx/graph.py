@@ -141,11 +141,15 @@ class FxGraph(NodeStore):
 
         A value that is no attribute yet, a tensor or an array, is given as `type_expr`.
         """
-        value = self._constants.get(qualified_name)
-        if value is None:
-            value = value_at(self.owning_module, qualified_name)
-        if value is None and not isinstance(type_expr, (str, type)):
-            value = type_expr
+        given = None if isinstance(type_expr, (str, type)) else type_expr
+        value = value_at(self.owning_module, qualified_name)
+        value = self._constants.get(qualified_name) if value is None else value
+        if given is not None and value is not None and given is not value:
+            raise noted(
+                ArgumentError(f"get_attr: {qualified_name!r} has another value, expected that one"),
+                "Give the new value another name.",
+            )
+        value = given if value is None else value
         if value is None:
             raise noted(
                 ArgumentError(f"get_attr: {qualified_name!r} has no value, expected one"),
@@ -153,7 +157,7 @@ class FxGraph(NodeStore):
                 "the owning module first.",
             )
         meta = meta_of_value(value, qualified_name)
-        self._constants[qualified_name] = value
+        value = self._constants.setdefault(qualified_name, value)
         node = IrNode("get_attr", Constant(qualified_name, value), meta=meta)
         return self._put(node, name or qualified_name)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.eager.base.modes import no_grad
+from aotlite.eager.base.modes import STATE, no_grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.fx.core.replaced import WithReplacedNames
 from aotlite.fx.core.values import constant_array, meta_of_array
@@ -276,6 +276,7 @@ class TransformerTracer(TracerBase):
 
     def __init__(self, graph: FxGraph) -> None:
         self.graph = graph
+        self.starts_with_grad = bool(STATE.grad_mode)
 
 
 class FxTransformer(FxInterpreter):

@@ -21,16 +21,23 @@ from aotlite.fx.node import FxNode, map_aggregate
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.op import Op
 
-__all__ = ["FxProxy", "GraphAppendingTracer", "ProxyResults", "TraceError", "TracerBase"]
+__all__ = [
+    "FxProxy",
+    "GraphAppendingTracer",
+    "ProxyResults",
+    "TraceError",
+    "TracerBase",
+    "tracer_among",
+]
 
 
 class TraceError(AotliteError, ValueError):
-    """A traced function asks for elements of a proxy, which has none."""
+    """A traced function does what no graph holds: asks a proxy for its elements, for example."""
 
 
 def _refuse(proxy: FxProxy, what: str, advice: str) -> NoReturn:
     raise noted(
-        TraceError(f"{what}: {proxy.node} is a proxy, which has no elements, expected a tensor"),
+        TraceError(f"{what}: {proxy.node} is a proxy, which stands for a tensor, expected one"),
         advice,
     )
 
@@ -91,18 +98,22 @@ class FxProxy(Tensor):
     def __tensor_unflatten__(
         cls, inner: Mapping[str, Tensor], spec: Any, outer_size: object, outer_stride: object
     ) -> Any:
+        if inner["part"] is not _stand_in():
+            raise noted(
+                TraceError(f"trace: a compiled function gets the proxy of {spec[0]}, expected ops"),
+                "Trace the function that was compiled, or compile the traced one.",
+            )
         return cls(*spec)
 
     @classmethod
     def __tensor_dispatch__(cls, func: Any, types: object, args: Argument, kwargs: Any) -> Any:
-        tracer = _tracer_among((args, kwargs))
+        tracer = tracer_among((args, kwargs))
         if tracer is None:
             return NotImplemented
-        is_differentiable = bool(STATE.asked_in)
         if func.op.writes and not isinstance(args[0], FxProxy):
             raise _written(func.op.name)
         found = tracer.create_proxy("call_function", func, args, kwargs)
-        found.node._node.grad_mode = is_differentiable
+        tracer.note_grad_mode(found.node, STATE.asked_in)
         if func.op.writes:
             return args[0]
         return tuple(found) if isinstance(found, ProxyResults) else found
@@ -111,7 +122,9 @@ class FxProxy(Tensor):
         if any(isinstance(each, FxProxy) for each in op.operands(args)):
             return super()._apply(op, args)
         given, named = op.schema.given(args)  # a value of this one's size, such as zeros_like
-        return self.tracer.create_proxy("call_function", op, given, named)
+        found = self.tracer.create_proxy("call_function", op, given, named)
+        self.tracer.note_grad_mode(found.node, STATE.grad_mode)
+        return found
 
     # --- what needs elements
     def __bool__(self) -> bool:
@@ -135,6 +148,23 @@ class FxProxy(Tensor):
     def numpy(self) -> Any:
         """Raises TraceError."""
         _refuse(self, "numpy", "Keep the computation in tensors.")
+
+    # --- what the graph would not hold
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Raises TraceError: a graph does not say which of its values require gradients."""
+        _refuse(self, "requires_grad_", "Call it on the inputs, outside of the traced function.")
+
+    def detach_(self) -> Any:
+        """Raises TraceError: no op does it."""
+        _refuse(self, "detach_", "Write y = y.detach().")
+
+    def backward(self, *_: object, **__: object) -> Any:
+        """Raises TraceError: the graph of a trace has no backward."""
+        _refuse(self, "backward", "Call it on the result of the traced function, outside of it.")
+
+    def register_hook(self, hook: object) -> Any:
+        """Raises TraceError: a graph holds no hooks."""
+        _refuse(self, "register_hook", "Register it on the result, outside of the function.")
 
     def __repr__(self) -> str:
         return f"Proxy({self.node})"
@@ -164,7 +194,7 @@ class ProxyResults(Sequence[Any]):
         return f"Proxy({self.node})"
 
 
-def _tracer_among(values: object) -> TracerBase | None:
+def tracer_among(values: object) -> TracerBase | None:
     found: list[TracerBase] = []
 
     def look(value: Value) -> Any:
@@ -183,6 +213,14 @@ class TracerBase(WithReplacedNames):
     graph: Any
     record_stack_traces = False
     """Locations of the user's lines are recorded always; a `meta["stack_trace"]` follows."""
+
+    starts_with_grad = True
+    """Whether grad mode was on when the tracer was made: else `no_grad` inside is not seen."""
+
+    def note_grad_mode(self, node: FxNode, grad_mode: bool | None) -> None:
+        """Records that a node was made under `no_grad`."""
+        if self.starts_with_grad and not grad_mode:
+            node._node.grad_mode = False
 
     # --- hooks
     def create_node(
@@ -270,3 +308,4 @@ class GraphAppendingTracer(TracerBase):
 
     def __init__(self, graph: Any) -> None:
         self.graph = graph
+        self.starts_with_grad = bool(STATE.grad_mode)

@@ -15,16 +15,17 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
-from aotlite.eager.base.modes import STATE
+from aotlite.eager.autograd.custom_function.function import Function
+from aotlite.eager.base.modes import STATE, enable_grad
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.tracked_objects import TrackedCallable, substituting
+from aotlite.eager.tracked_objects import TrackedCallable, own_attributes, substituting
 from aotlite.fx.core.codegen import CodeGen, InputTemplate
 from aotlite.fx.core.structure import flattened
 from aotlite.fx.core.words import Args, Argument, Kwargs, Named, Target, Value
 from aotlite.fx.graph import FxGraph
 from aotlite.fx.graph_module import GraphModule
 from aotlite.fx.node import FxNode, map_aggregate
-from aotlite.fx.proxy import FxProxy, TraceError, TracerBase
+from aotlite.fx.proxy import FxProxy, TraceError, TracerBase, tracer_among
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.forks import Blocks
 from aotlite.ir.meta import TensorMeta
@@ -54,12 +55,42 @@ def _called(self: Module, *args: Argument, **kwargs: Any) -> Any:
     return tracer.call_module(self, self.forward, args, kwargs)
 
 
+def _assigned(self: Module, name: str, value: object) -> None:
+    tracer = _RUNNING.tracer
+    if tracer is not None and id(self) in tracer._paths:
+        raise noted(
+            TraceError(
+                f"trace: attribute {name!r} of {type(self).__name__} is set, expected reads"
+            ),
+            "Only the trace would set it. Keep what changes in a buffer, and write it in place.",
+        )
+    _SETATTR(self, name, value)
+
+
+def _applied(cls: type[Function], *args: Value, **kwargs: Value) -> Value:
+    if _RUNNING.tracer is not None and tracer_among((args, kwargs)) is not None:
+        raise noted(
+            TraceError(f"trace: {cls.__name__}.apply gets a proxy, expected ops of aotlite"),
+            "A graph has no place for its backward. Declare it as an op: al.register_op(schema, "
+            "kernel=, vjp=).",
+        )
+    return _APPLY.__func__(cls, *args, **kwargs)
+
+
+_SETATTR: Any = Module.__setattr__
+_APPLY: Any = vars(Function)["apply"]
+
+
 def _watch_calls() -> None:
     Module.__call__ = _called  # type: ignore[method-assign, assignment]
+    Module.__setattr__ = _assigned  # type: ignore[method-assign]
+    Function.apply = classmethod(_applied)  # type: ignore[method-assign, assignment]
 
 
 def _watch_no_more() -> None:
     del Module.__call__
+    Module.__setattr__ = _SETATTR  # type: ignore[method-assign]
+    Function.apply = _APPLY  # type: ignore[method-assign]
 
 
 _watching = Blocks(_watch_calls, _watch_no_more).entered
@@ -94,6 +125,8 @@ class Tracer(TracerBase):
         self.root: Any = Module()
         self._paths: dict[int, str] = {}
         self._scopes: list[str] = []
+        self._tensors: dict[int, str] = {}
+        """`id` of a tensor that is a plain attribute of the traced Module -> its dotted name."""
 
     def trace(
         self,
@@ -114,11 +147,17 @@ class Tracer(TracerBase):
             raise ArgumentError(f"trace: it is {root!r}, expected a function or a Module")
         self.root = root if is_module else Module()
         self._paths = {id(each): name for name, each in self.root.named_modules()}
+        self._tensors = {
+            id(value): f"{path}.{name}" if path else name
+            for path, module in self.root.named_modules()
+            for name, value in own_attributes(module).items()
+            if type(value) is Tensor
+        }
         self.graph = FxGraph(tracer_cls=type(self))
         self.graph._edit.name = "forward"
         arguments = _Arguments(function, inputs, named or {}, concrete_args or {})
         given = self.create_args_for_root(arguments)
-        with self._attributes(), self._calls():
+        with enable_grad(), self._attributes(), self._calls():
             result = function(*given.args, **given.kwargs)
         self.graph.output(self.create_arg(result))
         self.graph.set_codegen(CodeGen(arguments.templates))
@@ -143,9 +182,10 @@ class Tracer(TracerBase):
     ) -> FxNode:
         """The node of an op, with the user's line and the Module around it."""
         node = super().create_node(kind, target, args, kwargs, name, type_expr)
-        node._node.location = user_location()
-        if self._scopes and self._scopes[-1]:
-            node._node.scope = Scope(self._scopes[-1])
+        made, path = node._node, self._scopes[-1] if self._scopes else ""
+        made.location = user_location()
+        made.scope = Scope(path) if path else None
+        made.grad_mode = True
         return node
 
     def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
@@ -177,6 +217,13 @@ class Tracer(TracerBase):
         while f"{prefix}{count}" in self.graph._constants or hasattr(self.root, f"{prefix}{count}"):
             count += 1
         return f"{prefix}{count}"
+
+    def _constant(self, value: Tensor) -> FxNode:
+        """The node of a tensor that is no proxy: under the name that the Module has for it."""
+        path = self._tensors.get(id(value))
+        if path is None or path in self.graph._constants:
+            return super()._constant(value)
+        return self.graph.get_attr(path, value)
 
     # --- what is read and called meanwhile
     @contextmanager

@@ -82,6 +82,10 @@ MISTAKES: dict[str, tuple[Callable[[Any, Any, Any], object], str]] = {
     "second output": (lambda g, x, y: g.output(x), "the graph has an output"),
     "no type": (lambda g, x, y: g.placeholder("y"), "its type is None"),
     "no value": (lambda g, x, y: g.get_attr("weight"), "'weight' has no value"),
+    "another value": (
+        lambda g, x, y: (g.get_attr("w", al.ones(2)), g.get_attr("w", al.ones(2))),
+        "'w' has another value",
+    ),
     "no op": (lambda g, x, y: g.call_function(lambda a: a.exp() + 1, (x,)), "ops.exp, ops.add"),
     "unknown argument": (lambda g, x, y: y.update_kwarg("dim", 0), "argument 'dim' is unexpected"),
     "of an input": (lambda g, x, y: setattr(x, "args", (y,)), "the node is a placeholder"),
@@ -98,6 +102,7 @@ def test_a_mistake_is_refused_where_it_is_made_and_changes_nothing(name: str) ->
     with pytest.raises((ArgumentError, AbsentError), match=text):
         mistake(graph, x, call)
     graph.lint()
+    graph.eliminate_dead_code()
     assert before == graph.python_code().src
 
 

@@ -73,6 +73,37 @@ def test_writes_views_and_grad_modes_are_those_of_the_function() -> None:
             assert gradients[1].tolist() == gradients[0].tolist()
 
 
+def test_the_grad_mode_of_the_caller_is_none_of_the_graph() -> None:
+    x = al.ones(2, requires_grad=True)
+    with al.no_grad():
+        module = fx.symbolic_trace(lambda x: x.exp() * 2, "f32[2]")
+        exp = module.graph.find_nodes(op="call_function", target=ops.exp)[0]
+        with module.graph.inserting_after(exp):
+            half = fx.Proxy(exp) * 0.5
+        exp.replace_all_uses_with(half.node, delete_user_cb=lambda user: user is not half.node)
+        module.recompile()
+    assert "no_grad" not in module.code
+    module(x).sum().backward()
+    assert x.grad is not None
+    with module.graph.inserting_after(exp):
+        proxy = fx.Proxy(exp)
+        with al.no_grad():
+            fixed = proxy * 0.5
+        free = proxy * 0.5
+    assert [each.node._node.grad_mode for each in (fixed, free)] == [False, True]
+
+
+def test_modules_around_a_node_are_those_of_its_op() -> None:
+    class Outer(Net):
+        def forward(self, x: Any, scale: float = 1.0) -> Any:
+            return self.body(x).exp()
+
+    graph = fx.symbolic_trace(Outer(), "f32[5, 3]").graph
+    stacks = [node.meta.get("nn_module_stack") for node in graph.find_nodes(op="call_function")]
+    assert stacks[-1] is None
+    assert stacks[0] == {"body.0": ("body.0", None)}
+
+
 @pytest.mark.rules("FXG-13")
 def test_types_are_texts_examples_annotations_and_nested() -> None:
     def annotated(x: f32[2, 3], flag: bool = True) -> Any:  # type: ignore[name-defined]  # noqa: F821
@@ -119,7 +150,30 @@ def test_concrete_arguments_are_fixed() -> None:
         fx.symbolic_trace(function)
 
 
-REFUSED = {
+class Cube(al.autograd.Function):
+    """Its backward is its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad * 100
+
+
+class Assigning(nn.Module):
+    """Counts its calls."""
+
+    def __init__(self) -> None:
+        self.count, self.scale = 0, al.ones(2)
+
+    def forward(self, x: Any) -> Any:
+        self.count += 1
+        return x * self.scale
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
     "bool": (lambda x: x if x.sum() > 0 else -x, "bool: gt is a proxy"),
     "item": (lambda x: x * x.sum().item(), "item: sum is a proxy"),
     "tolist": (lambda x: x.tolist(), "tolist: x is a proxy"),
@@ -127,6 +181,13 @@ REFUSED = {
     "keys": (lambda x: dict(**x), "keys: x is a proxy"),
     "draw": (lambda x: x * al.rand(2), "draws random numbers"),
     "dropout": (lambda x: F.dropout(x, 0.5), "draws random numbers"),
+    "requires grad": (lambda x: (x * 2).requires_grad_(), "requires_grad_: mul is a proxy"),
+    "detach_": (lambda x: (x * 2).detach_(), "detach_: mul is a proxy"),
+    "backward": (lambda x: x.sum().backward(), "backward: sum is a proxy"),
+    "hook": (lambda x: (x * 2).register_hook(print), "register_hook: mul is a proxy"),
+    "compiled": (lambda x: al.compile(al.exp)(x), "a compiled function gets the proxy of x"),
+    "custom function": (lambda x: Cube.apply(x), r"Cube.apply gets a proxy"),
+    "attribute": (Assigning(), "attribute 'count' of Assigning is set"),
     "write": (lambda x: al.zeros(2).add_(x), "writes a tensor that is no proxy"),
 }
 
@@ -141,6 +202,8 @@ def test_what_needs_elements_is_refused(name: str) -> None:
     assert state == al.get_rng_state()
     assert al.rand(2).shape == (2,)
     assert "__call__" not in vars(nn.Module)
+    assert Cube.apply(al.ones(2)).tolist() == [1.0, 1.0]
+    Assigning()(al.ones(2))
 
 
 def test_draws_from_proxies_are_nodes() -> None:
@@ -157,6 +220,13 @@ def test_tensors_from_outside_are_constants_once() -> None:
     module: Any = fx.symbolic_trace(lambda x: x * weight + weight, "f32[2]")
     assert [node.target for node in module.graph.find_nodes(op="get_attr")] == ["_tensor_constant0"]
     assert module._tensor_constant0 is weight
+
+    class Scaled(Assigning):
+        def forward(self, x: Any) -> Any:
+            return x * self.scale
+
+    scaled = fx.symbolic_trace(Scaled(), "f32[2]")
+    assert [node.target for node in scaled.graph.find_nodes(op="get_attr")] == ["scale"]
 
 
 def test_hooks_of_a_tracer_see_each_step() -> None:
