@@ -10,6 +10,5 @@ Rules: FNT-1 to FNT-20. Spec: `specs/functionalize_transform.md`.
 from aotlite.export.fake_mode import FakeTensorMode
 from aotlite.func.functional.transform import functionalize
 from aotlite.func.trace import make_fx
-from aotlite.func.traced_module import TracedModule
 
-__all__ = ["FakeTensorMode", "TracedModule", "functionalize", "make_fx"]
+__all__ = ["FakeTensorMode", "functionalize", "make_fx"]

@@ -19,7 +19,8 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.export.fake_mode import FakeTensorMode
 from aotlite.func.trace_recorder import TraceRecorder
-from aotlite.func.traced_module import TracedModule
+from aotlite.func.traced_module import tensors_of, traced_module
+from aotlite.fx import GraphModule
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Constant, Node
 from aotlite.ir.graph.role import Primal
@@ -43,7 +44,7 @@ def make_fx(
     tracing_mode: str = "real",
     *,
     pre_dispatch: bool = False,
-) -> Callable[..., TracedModule]:
+) -> Callable[..., GraphModule]:
     """A function that traces `f` on its arguments, and returns the graph as a Module.
 
     `tracing_mode="real"` computes with the tensors themselves, whose writes happen; `"fake"` with
@@ -58,12 +59,12 @@ def make_fx(
     ...     y[0].add_(1.0)
     ...     return y
     >>> print(al.func.make_fx(al.func.functionalize(f))(al.ones(2, 3)).code)
-    def f(x_1: "f32[2, 3]"):
-        mul = ops.mul(x_1, 2)
+    def forward(self, x_1: "f32[2, 3]"):
+        mul = ops.mul(x_1, 2);  x_1 = None
         select = ops.select(mul, 0, 0)
-        add = ops.add(select, 1.0)
-        select_scatter = ops.select_scatter(mul, add, 0, 0)
-        return (select_scatter,)
+        add = ops.add(select, 1.0);  select = None
+        select_scatter = ops.select_scatter(mul, add, 0, 0);  mul = add = None
+        return select_scatter
     """
     if not callable(f):
         raise ArgumentError(f"make_fx: f is {f!r}, expected a function")
@@ -74,35 +75,33 @@ def make_fx(
     table = checked_table(decomposition_table or {})
 
     @wraps(f)
-    def traced(*args: Any) -> TracedModule:
+    def traced(*args: Any) -> GraphModule:
+        arguments = list(zip(_parameters(f, len(args)), args, strict=True))
         leaves, spec = flattened(args, "the arguments")
         sizes = _symbols_for(leaves) if tracing_mode == "symbolic" else None
         with _outside(leaves, tracing_mode, sizes) as (outer, convert):
             recorder = TraceRecorder(table, convert)
             try:
-                results = _run(recorder, f, outer, spec, sizes)
-                graph = recorder.graph(results[0], getattr(f, "__name__", "graph").strip("<>"))
+                results, found = _run(recorder, f, outer, spec, sizes)
+                graph = recorder.graph(found, "forward", keeps_grad_modes=pre_dispatch)
             finally:
                 recorder.closed = True
-        names = _names(f, args)
-        tensors = [name for name, leaf in zip(names, leaves, strict=True) if _is_tensor(leaf)]
-        return TracedModule(graph, tensors, spec, results[1], keeps_grad_modes=pre_dispatch)
+        return traced_module(graph, arguments, results, recorder.constants)
 
     return traced
 
 
 def _run(
     recorder: TraceRecorder, f: Any, leaves: list[Any], spec: Any, sizes: SymbolicSizes | None
-) -> tuple[list[Any], Any]:
-    """The flat results on stand-ins, and their containers."""
+) -> tuple[Any, list[Tensor]]:
+    """How the results are nested, and the stand-ins among them."""
     mine = [recorder.add_argument(x) if _is_tensor(x) else x for x in leaves]
     before = STATE.recorder, STATE.watch
     STATE.recorder, STATE.watch = recorder, None
     try:
         with raising_refusals(recorder), computing(sizes):
-            found = f(*optree.tree_unflatten(spec, mine))
-            flat, containers = flattened(found, "the results")
-        return [recorder.here(x) if _is_tensor(x) else x for x in flat], containers
+            results, tensors = tensors_of(f(*optree.tree_unflatten(spec, mine)))
+        return results, [recorder.here(each) for each in tensors]
     finally:
         STATE.recorder, STATE.watch = before
 
@@ -167,15 +166,6 @@ def _fake(mode: FakeTensorMode, tensor: Tensor, index: int, sizes: SymbolicSizes
 
 
 # ----------------------------------------------------------------------------------------- names
-def _names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
-    """A name for each flat argument: that of its parameter, numbered (FNT-16)."""
-    names: list[str] = []
-    for parameter, value in zip(_parameters(f, len(args)), args, strict=True):
-        count = len(optree.tree_leaves(value, none_is_leaf=True))
-        names += [f"{parameter}_{k}" for k in range(1, count + 1)]
-    return names
-
-
 def _parameters(f: Callable[..., Any], count: int) -> list[str]:
     try:
         found = list(inspect.signature(f).parameters.values())

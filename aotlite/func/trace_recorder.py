@@ -50,17 +50,16 @@ class TraceRecorder(ModeRecorder):
         self._convert = convert
         """Gives the tensor outside for one that is met inside."""
         self._open: list[Op] = []
+        self.constants: dict[str, Tensor] = {}
+        """By name: the tensors that are no arguments."""
 
     # --- tensors
     def add_argument(self, outer: Tensor) -> Tensor:
         """The stand-in of an argument, which is an input of the graph."""
-        found = self.stand_ins.get(id(outer))
-        if found is not None:
-            return found
         role = Argument(len(self.placeholders))
         self.placeholders.append(Node("placeholder", role, meta=outer.meta, role=role))
-        self.stand_ins.pop(id(outer), None)
-        return self._lift(outer, self.placeholders[-1])
+        found = self.stand_ins.get(id(outer))  # a tensor may be passed twice
+        return self._lift(outer, self.placeholders[-1]) if found is None else found
 
     def _lift(self, tensor: Tensor, node: Node | None = None) -> Tensor:
         self._next = node
@@ -86,8 +85,9 @@ class TraceRecorder(ModeRecorder):
     def _constant(self, tensor: Tensor) -> Node:
         if tensor.storage.buffer is None:
             raise self.refuse("a tensor without data that is no argument", "pass it")
-        count = sum(node.op == "get_attr" for node in self.nodes)
-        value = Constant(f"_tensor_constant{count}", host_array(tensor._data))
+        name = f"_tensor_constant{len(self.constants)}"
+        self.constants[name] = tensor
+        value = Constant(name, host_array(tensor._data))
         node = Node("get_attr", value, meta=tensor.meta)
         node.location = user_location()
         self.nodes.append(node)
@@ -179,8 +179,10 @@ class TraceRecorder(ModeRecorder):
         return out.value
 
     # --- the graph
-    def graph(self, results: list[Any], name: str) -> Graph:
+    def graph(self, results: list[Any], name: str, *, keeps_grad_modes: bool) -> Graph:
         """The graph of the trace; dead pure ops are left out."""
+        for node in self.nodes:
+            node.grad_mode = node.grad_mode or not keeps_grad_modes
         values = [x.value.node if isinstance(x, Tensor) else x for x in results]
         closing = output_node(values, list(map(Output, range(len(values)))))
         edit = Graph((*self.placeholders, *self.nodes, closing), name).edit()

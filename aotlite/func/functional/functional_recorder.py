@@ -17,6 +17,7 @@ from typing import Any
 from aotlite.eager.autograd.as_strided_chain import window_on
 from aotlite.eager.autograd.chain_simplification import further
 from aotlite.eager.autograd.differentiable_views import is_stale, root_of
+from aotlite.eager.autograd.nodes.op_nodes import OpNode
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep
@@ -144,6 +145,7 @@ class FunctionalRecorder(ModeRecorder):
             found = alias.own[1]
         else:
             found = memory.read(alias.chain, history=wanted and bool(STATE.grad_mode))
+            self._age(found, tensor.storage.version)
         if not wanted:
             is_plain = not found.requires_grad_outside()
             return found if is_plain else self.values.detached(found)
@@ -151,6 +153,15 @@ class FunctionalRecorder(ModeRecorder):
             found = self._by_parent(alias)
         # As eager's view under no_grad: it requires grad, and its gradient goes nowhere (TEN-21).
         return self.emit(ALIAS, (found,), False) if alias.is_dead else found
+
+    def _age(self, value: Tensor, version: int) -> None:
+        """Gives a value the version that eager's tensor has: the tape outside may save it, and the
+        result that it becomes has that version (FNT-5)."""
+        storage = value.storage
+        if id(storage) in self.storages or storage.version == version:
+            return
+        if type(storage.version) is int and type(version) is int:
+            storage.version = version
 
     def _by_parent(self, alias: TensorAlias) -> Tensor:
         """The value of a view whose history is that of the tensor it was taken of."""
@@ -327,6 +338,9 @@ class FunctionalRecorder(ModeRecorder):
             # The copy into the input at the end would count as a write to what the tape saved.
             given = (self.emit(CLONE, given[:1]), *given[1:])
         value: Tensor = self.emit(pure, given)
+        self._age(value, args[0].storage.version + 1)
+        if isinstance(value._node, OpNode) and value._node.call.plan.results:
+            value._node.save_results((value,))  # in this version
         if value.meta.dtype is not meta.dtype:
             value = self.emit(CAST, (value, meta.dtype))
         value = self.values.in_layout(value, meta)
