@@ -128,6 +128,9 @@ class Tracer(TracerBase):
         self._tensors: dict[int, str] = {}
         """`id` of a tensor that is a plain attribute of the traced Module -> its dotted name."""
 
+        self._versions: dict[int, tuple[Tensor, object]] = {}
+        """`id` of a constant of the graph -> the constant, and its version at its first use."""
+
     def trace(
         self,
         root: Any,
@@ -153,6 +156,7 @@ class Tracer(TracerBase):
             for name, value in own_attributes(module).items()
             if type(value) is Tensor
         }
+        self._versions = {}
         self.graph = FxGraph(tracer_cls=type(self))
         self.graph._edit.name = "forward"
         arguments = _Arguments(function, inputs, named or {}, concrete_args or {})
@@ -160,6 +164,7 @@ class Tracer(TracerBase):
         with enable_grad(), self._attributes(), self._calls():
             result = function(*given.args, **given.kwargs)
         self.graph.output(self.create_arg(result))
+        self._check_constants()
         self.graph.set_codegen(CodeGen(arguments.templates))
         for node in self.graph.find_nodes(op="get_attr"):
             if not node.users:
@@ -220,10 +225,23 @@ class Tracer(TracerBase):
 
     def _constant(self, value: Tensor) -> FxNode:
         """The node of a tensor that is no proxy: under the name that the Module has for it."""
+        self._versions.setdefault(id(value), (value, value.storage.version))
         path = self._tensors.get(id(value))
         if path is None or path in self.graph._constants:
             return super()._constant(value)
         return self.graph.get_attr(path, value)
+
+    def _check_constants(self) -> None:
+        """Raises TraceError if a constant of the graph was written behind its first use."""
+        for value, version in self._versions.values():
+            if value.storage.version != version:
+                raise noted(
+                    TraceError(
+                        f"trace: a constant of {value.meta} is written, expected reads alone"
+                    ),
+                    "The graph would have the written values from the start. Make the tensor of an "
+                    "input (x.new_zeros(...)), or clone it before the write.",
+                )
 
     # --- what is read and called meanwhile
     @contextmanager

@@ -173,6 +173,14 @@ class Assigning(nn.Module):
         return x * self.scale
 
 
+def _written_later(x: Any) -> Any:
+    """Its index is another one at the end."""
+    index = al.tensor([1])
+    x.index_fill_(0, index, 3.0)
+    index.fill_(0)
+    return x
+
+
 REFUSED: dict[str, tuple[Any, str]] = {
     "bool": (lambda x: x if x.sum() > 0 else -x, "bool: gt is a proxy"),
     "item": (lambda x: x * x.sum().item(), "item: sum is a proxy"),
@@ -181,6 +189,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "keys": (lambda x: dict(**x), "keys: x is a proxy"),
     "draw": (lambda x: x * al.rand(2), "draws random numbers"),
     "dropout": (lambda x: F.dropout(x, 0.5), "draws random numbers"),
+    "write later": (_written_later, "a constant of i64\\[1\\] is written"),
     "requires grad": (lambda x: (x * 2).requires_grad_(), "requires_grad_: mul is a proxy"),
     "detach_": (lambda x: (x * 2).detach_(), "detach_: mul is a proxy"),
     "backward": (lambda x: x.sum().backward(), "backward: sum is a proxy"),
