@@ -10,7 +10,7 @@ import pytest
 
 import aotlite as al
 from aotlite.compiled_autograd import CompiledAutograd, enable
-from tests.compiled_autograd.one_graph import compared
+from tests.compiled_autograd.one_graph import compared, compared_with_python
 
 pytestmark = pytest.mark.rules("CAG-25", "CAG-26")
 
@@ -74,6 +74,19 @@ def test_random_tapes_with_many_hooks() -> None:
     tally = compared(70, 0)
     left = sum(count for name, count in tally.items() if "changed hooks" in name)
     assert tally["one graph with calls"] > left
+
+
+def test_random_tapes_with_what_only_python_can_do() -> None:
+    """∀ custom functions, packed values, regions; hooks that keep, write and return gradients."""
+    tally = compared_with_python(25, 0)
+    assert tally["one graph with calls"] > tally["backwards"] // 2
+
+
+@pytest.mark.long
+def test_many_random_tapes() -> None:
+    """∀ 20,000 tapes of programs, and 3,000 with what only Python can do."""
+    assert compared(20_000, 0)["one graph with calls"] > 10_000
+    assert compared_with_python(3_000, 1)["one graph with calls"] > 10_000
 
 
 def test_random_tapes_in_c() -> None:

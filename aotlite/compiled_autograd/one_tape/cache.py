@@ -69,8 +69,8 @@ class OneTapes:
         if one is None:
             if len(self.programs) >= _MOST_PROGRAMS:
                 oldest = next(iter(self.programs))
-                del self.programs[oldest]
-                self._learned.pop(oldest, None)
+                for kept in (self.programs, self._learned, self._lessons):
+                    kept.pop(oldest, None)
             try:
                 one = compiler.capture_one(
                     tape, lambda number: _recorded(run, bare, learned, number, compiler)
@@ -91,7 +91,7 @@ class OneTapes:
             compiler.count_one(run.reason)
             if run.is_new and self._lessons[key] < _MOST_LESSONS:
                 self._lessons[key] += 1
-                del self.programs[key]
+                self.programs.pop(key, None)
 
 
 def _recorded(

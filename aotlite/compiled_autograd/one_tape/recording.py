@@ -47,7 +47,6 @@ from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.dtypes import int64
-from aotlite.ir.errors import AotliteError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.ops.effects import ACCUMULATE_GRAD, CALL_BACKWARD, CALL_HOOK
@@ -126,7 +125,9 @@ class OneTapeRecorder:
             return self._ended(number)
         except Closed as error:
             raise NotOneGraph("a formula draws or has an effect") from error
-        except AotliteError as error:
+        except NotOneGraph:
+            raise
+        except Exception as error:  # nothing has happened: the engine says what is wrong, if it is
             raise NotOneGraph(f"a formula raises {type(error).__name__}") from error
         finally:
             STATE.recorder = run.recorder = None
