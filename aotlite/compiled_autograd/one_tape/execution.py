@@ -12,7 +12,7 @@ Spec: `specs/one_tape.md`.
 
 from __future__ import annotations
 
-import itertools
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,11 +52,11 @@ from aotlite.compiled_autograd.one_tape.steps import (
 from aotlite.compiled_autograd.recorder import Place, note_forward
 from aotlite.compiled_autograd.segment import Delivered, apart, saved_by
 from aotlite.compiled_autograd.structure import signatures
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.new_tensors import tensor_over, tensors_over
 from aotlite.eager.base.tape.hooks import HookChanges
-from aotlite.eager.base.tape.node import LAST
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import array_over, copied
 from aotlite.ir.errors import AutogradError, GraphError
@@ -104,7 +104,8 @@ class OneTapeRun(TapeRun):
     def go(self) -> list[Tensor | None]:
         """Runs the backward; the gradients of the sinks."""
         one = self.one
-        if not self._is_intact(0):
+        self._watch()
+        if not self._is_intact(0, len(one.order)):
             self.reason = "a saved value was written, or is freed"
             return self._resumed(0)
         values, metas = self._values(), [value.meta for value in one.pure.outputs]  # type: ignore
@@ -272,32 +273,56 @@ class OneTapeRun(TapeRun):
         extra = step.node.extra
         if then is not None and (0 if extra is None else len(extra.post)) != call.posts:
             self._leave(f"{call.pause[0]} of {name}: it changed the hooks of the node")
-        if not self._is_known(call.rest):
+        if not self._is_known(call):
             self._leave(f"{call.pause[0]} of {name}: it changed hooks or leaves of the rest")
-        if not self._is_intact(call.rest):
+        if not self._is_intact(call.rest, call.until):
             self._leave(f"{call.pause[0]} of {name}: it wrote or freed a saved value")
 
-    def _is_known(self, rest: int) -> bool:
-        """Whether the nodes from this place on have the forms with which they were recorded."""
-        look, changed = self.tape.look, self.tape.changes != HookChanges.count
-        current = self.step.node if self.step is not None else None
-        for number in itertools.islice(self.one.order, rest, None):
-            node = self.nodes[number]
-            if changed or node.sequence == LAST:
-                if node is not current and form_of(node) != look.forms[number]:
-                    return False
-                if bare_form_of(node) != self.bare[number]:
-                    return False
-        self.tape.changes = HookChanges.count
+    def _is_known(self, call: TapeCall) -> bool:
+        """Whether the nodes up to the next call have the forms with which they were recorded, and
+        all later ones, too, if hooks have changed."""
+        changes = HookChanges.count
+        if self.tape.changes == changes:
+            places = self.places_of_leaves
+            return all(map(self._is_as_before, _between(places, call.rest, call.until)))
+        if not all(map(self._has_forms, self.one.order[call.rest :])):
+            return False
+        self.tape.changes = changes
         return True
 
-    def _is_intact(self, rest: int) -> bool:
-        """Whether the saved values that are read from this place on are as they were saved."""
-        order = self.one.order
-        for at, slots, absent in self.one.saved:
-            if at < rest:
-                continue
-            node = self.nodes[order[at]]
+    def _is_as_before(self, at: int) -> bool:
+        """Whether the leaf at this place is as it was recorded; hooks have not changed."""
+        number = self.one.order[at]
+        node: Any = self.nodes[number]
+        form, leaf = self.bare[number], node.leaf
+        if form[-1] is True and leaf is not None and leaf.meta is form[1] and not node.edges:
+            return True
+        return self._has_forms(number)
+
+    def _has_forms(self, number: int) -> bool:
+        """Whether a node has the forms with which it was recorded, with its hooks and without."""
+        node = self.nodes[number]
+        is_current = self.step is not None and node is self.step.node  # some hooks have run
+        if not is_current and form_of(node) != self.tape.look.forms[number]:
+            return False
+        return bare_form_of(node) == self.bare[number]
+
+    def _watch(self) -> None:
+        """Lists what the graph reads that Python may change: saved values, and leaves."""
+        one, found = self.one, []
+        for at, slots, absent in one.saved:
+            node = self.nodes[one.order[at]]
+            saver = saver_of(node)
+            records = list(records_of(saver)) if saver is not None and slots else []
+            found.append((at, node, [records[k] for k in slots] if records else [], absent))
+        self.saved, self.starts = found, [each[0] for each in found]
+        kinds = [type(self.nodes[number]) for number in one.order]
+        self.places_of_leaves = [at for at, kind in enumerate(kinds) if kind is AccumulateGrad]
+
+    def _is_intact(self, start: int, end: int) -> bool:
+        """Whether the saved values that are read between these places are as they were saved."""
+        first, last = bisect_left(self.starts, start), bisect_left(self.starts, end)
+        for _, node, records, absent in self.saved[first:last]:
             if is_released(node):
                 return False
             if type(node) is CompiledBackward:
@@ -305,12 +330,7 @@ class OneTapeRun(TapeRun):
                     node.check(absent)
                 except AutogradError:
                     return False
-                continue
-            saver = saver_of(node)
-            assert saver is not None
-            records = list(records_of(saver)) if slots else []
-            for slot in slots:
-                record = records[slot]
+            for record in records:
                 tensor = record.tensor
                 if tensor is None or tensor.storage.version != record.version:
                     return False
@@ -341,6 +361,11 @@ class OneTapeRun(TapeRun):
             after[pattern] = self.record(order, start)
             return self.collected
         return self.follow_from(piece, order, start)
+
+
+def _between(places: list[int], start: int, end: int) -> list[int]:
+    """Those of ascending places that are at least `start` and less than `end`."""
+    return places[bisect_left(places, start) : bisect_left(places, end)]
 
 
 def _own(operand: Any, meta: TensorMeta) -> Tensor:

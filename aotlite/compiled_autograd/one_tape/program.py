@@ -67,6 +67,9 @@ class TapeCall:
     """The signatures of all gradients in flight after the call."""
     rest: int = 0
     """The place in the order of the first node that has not run after the call."""
+    until: int = 0
+    """The place behind the last node that runs before the next call, whose node may be that one.
+    What these nodes read is compared after this call, and what later ones read after later ones."""
 
 
 @attrs.frozen(eq=False)

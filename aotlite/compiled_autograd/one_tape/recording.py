@@ -365,6 +365,10 @@ class OneTapeRecorder:
             for at, node in enumerate(self.order)
             if node in recorder.kept or node in slots
         ]
+        until = len(self.order)
+        for call in reversed(self.calls):
+            if type(call) is TapeCall:
+                call.until, until = until, self.order.index(call.node) + 1
         return OneTape(
             number,
             tuple(self.order),

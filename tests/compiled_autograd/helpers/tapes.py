@@ -139,7 +139,7 @@ def run(seed: int, tapes: Any) -> Any:
         scene.hook(number)
     roots = [each for each in scene.tensors[-2:] if each.requires_grad]
     grads = [al.ones(2, 2) * (k + 1) for k in range(len(roots))]
-    outcomes = []
+    outcomes: list[Any] = []
     with nullcontext() if tapes is None else al.compiled_autograd.enable(tapes):
         for retain in (True, False):
             try:
