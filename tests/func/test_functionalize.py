@@ -297,6 +297,33 @@ def test_a_refusal_that_the_function_catches_is_raised() -> None:
         functionalize(f)(al.ones(2))
 
 
+def test_the_state_of_a_functional_tensor_can_be_read() -> None:
+    states: list[Any] = []
+
+    def f(x: Any) -> Any:
+        row, made = x.t()[0], al.ones(2)
+        row.mul_(2)
+        for tensor in (x, row, made):
+            states.append(al.func.functional_state(tensor))
+        assert al.func.is_functional_tensor(x)
+        al.func.sync(x)
+        states.append(al.func.functional_state(x))
+        return x[1]
+
+    x = al.ones(2, 3)
+    functionalize(f)(x)
+    whole, row, made, after = states
+    assert (True, (), 1, (("t", "select"),), False) == (
+        whole.is_from_outside, whole.views, whole.writes, whole.pending, whole.is_synced,
+    )  # fmt: skip
+    assert (("t", "select"), True) == (row.views, row.is_synced)
+    assert (False, 0, True) == (made.is_from_outside, made.writes, made.is_synced)
+    assert ((), True) == (after.pending, after.is_synced)
+    assert (False, None) == (al.func.is_functional_tensor(x), al.func.functional_state(x))
+    with pytest.raises(al.ArgumentError, match="sync: the tensor is"):
+        al.func.sync(x)
+
+
 @pytest.mark.parametrize("given", [3, "mutation"])
 def test_wrong_arguments_are_named(given: Any) -> None:
     with pytest.raises(al.ArgumentError, match="functionalize: "):
