@@ -47,6 +47,11 @@ class _FakeRecorder(CaptureRecorder):
         else:
             check_in_storage(op, meta, args[0].offset + AS_STRIDED.start(args), have)
 
+    def is_one_memory(self, a: Tensor, b: Tensor) -> bool:
+        buffers = [self.mode.buffer_of(each.storage) for each in (a, b)]
+        shared = buffers[0] is not None and buffers[0] is buffers[1]
+        return shared or super().is_one_memory(a, b)
+
     def add_node(self, op: Any, args: tuple[Any, ...], meta: Any) -> Node:
         node = super().add_node(op, args, meta)
         self.nodes.clear()
@@ -96,6 +101,8 @@ class FakeTensorMode:
         """By the id of a tensor with data: it, and its fake."""
         self.nbytes: WeakKeyDictionary[Storage, int] = WeakKeyDictionary()
         """By the storage of a fake: the bytes of its tensor's memory."""
+        self._reals: WeakKeyDictionary[Storage, ref[Storage]] = WeakKeyDictionary()
+        """By the storage of a fake: its tensor's."""
         self._storages: WeakKeyDictionary[Storage, Storage] = WeakKeyDictionary()
         self._before: list[tuple[Any, Any]] = []
 
@@ -152,9 +159,16 @@ class FakeTensorMode:
     def _storage_of(self, storage: Storage) -> Storage:
         if storage not in self._storages:
             made = self._storages[storage] = Storage(None, capture=self._recorder)
+            self._reals[made] = ref(storage)
             if storage.buffer is not None:
                 self.nbytes[made] = storage.buffer.nbytes
         return self._storages[storage]
+
+    def buffer_of(self, storage: Storage) -> object:
+        """The memory with data that a fake's storage stands for; None if there is none."""
+        real = self._reals.get(storage)
+        found = None if real is None else real()
+        return None if found is None else found.buffer
 
 
 FakeMode = FakeTensorMode

@@ -206,7 +206,20 @@ class ModeRecorder:
         return tensor.storage.capture is not self or id(tensor) in self.given
 
     def is_one_memory(self, a: Tensor, b: Tensor) -> bool:
-        return self.here(a).storage is self.here(b).storage
+        first, second = self.here(a), self.here(b)
+        if first.storage is second.storage:
+            return True
+        one, other = self.memory_outside(first), self.memory_outside(second)
+        if one is None or other is None:
+            return False
+        if self.outer[0] is not None:
+            with self.outside():
+                return bool(self.outer[0].is_one_memory(one, other))
+        return one.storage.buffer is other.storage.buffer
+
+    def memory_outside(self, stand_in: Tensor) -> Tensor | None:
+        """The tensor outside in whose memory a stand-in lies; None if that is not known."""
+        return self.given.get(id(stand_in))
 
     def note_offset_read(self, tensor: Tensor) -> None:
         recorder, given = self.outer[0], self.given.get(id(self.here(tensor)))
@@ -275,6 +288,12 @@ class ModeRecorder:
             )
         made = [self._with_history(x) if isinstance(x, Tensor) else x for x in several]
         return tuple(made) if isinstance(found, tuple) else made[0]
+
+    def drawn_from(self, generator: Any, op: RandomOp, args: tuple[Any, ...]) -> Tensor:
+        """The result of a draw from a generator of the user's own, which is outside."""
+        with self.outside():
+            outer: Tensor = generator.draw(op, self.outer_args(self.admit(args)))
+        return self.new(outer, outer.meta)
 
     def _with_history(self, outer: Tensor) -> Tensor:
         """A stand-in for a new tensor outside, with its history."""

@@ -106,6 +106,9 @@ class TraceRecorder(ModeRecorder):
         traced: Traced = tensor.value
         return traced.outer
 
+    def memory_outside(self, stand_in: Tensor) -> Tensor | None:
+        return self.outer_of(stand_in)
+
     # --- ops
     def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
         if op in self._table and op not in self._open:

@@ -112,6 +112,26 @@ def test_arguments_that_overlap_are_written_as_one_memory(remove: str) -> None:
         assert [x.tolist() for x in pairs[0]] == [x.tolist() for x in pairs[1]]
 
 
+@pytest.mark.parametrize("mode", ["eager", "compiled", "real", "fake"])
+def test_storages_that_share_memory_are_one(mode: str) -> None:
+    def write(x: Any, y: Any) -> Any:
+        x[0] = 2
+        y.mul_(3)
+        return x + y
+
+    x = al.ones(3)
+    given = x, x.hidden_alias()
+    pure = functionalize(write)
+    if mode in ("real", "fake"):
+        traced = make_fx(pure, tracing_mode=mode)(*given)
+        x = al.ones(3)
+        given, pure = (x, x.hidden_alias()), traced
+    elif mode == "compiled":
+        pure = al.compile(pure, backend="reference")
+    assert [12.0, 6.0, 6.0] == pure(*given).tolist()
+    assert [6.0, 3.0, 3.0] == x.tolist()
+
+
 def test_nothing_is_written_if_the_function_raises() -> None:
     x = al.ones(3)
 
@@ -203,7 +223,8 @@ def test_numbers_and_draws_come_from_outside() -> None:
         if x.sum() > 3:
             x.mul_(int(x[0]))
         al.manual_seed(5)
-        return x[x > 1].tolist(), al.rand(2), float(x[0]), x.nonzero().shape
+        own = al.rand(1, generator=al.Generator().manual_seed(2)).item()
+        return x[x > 1].tolist(), al.rand(2), float(x[0]), x.nonzero().shape, own
 
     expected, found = f(al.ones(3)), functionalize(f)(al.ones(3))
     assert expected[0] == found[0]
@@ -221,6 +242,18 @@ def test_modules_and_optimizers_are_written() -> None:
         return [value.tolist() for value in model.state_dict().values()]
 
     assert trained(lambda f: f) == trained(functionalize)
+
+
+def test_regions_of_checkpoint_have_the_gradients_of_eager() -> None:
+    def region(y: Any) -> Any:
+        z = y * 2
+        z[0].sin_()
+        return z.exp()
+
+    expected, found = tracked(2, 3), tracked(2, 3)
+    for function, x in ((lambda x: x, expected), (functionalize, found)):
+        function(lambda x: al.checkpoint(region, x * 1))(x).sum().backward()
+    assert expected.grad.tolist() == found.grad.tolist()
 
 
 class Doubled(al.autograd.Function):

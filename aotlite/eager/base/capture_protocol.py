@@ -136,6 +136,9 @@ class ValueMode(Protocol):
     def apply(self, function: object, args: tuple[object, ...], kwargs: object) -> object:
         """The results of a custom function, which runs outside."""
 
+    def drawn_from(self, generator: object, op: RandomOp, args: tuple[object, ...]) -> object:
+        """The result of a draw from a generator of the user's own, which is outside."""
+
 
 class Recorder(Protocol):
     """Records the ops of this thread into a graph, while `STATE` holds it."""

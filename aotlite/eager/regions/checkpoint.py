@@ -69,8 +69,9 @@ def checkpoint(
             UnsupportedError("checkpoint: use_reentrant is True, expected False"),
             "use_reentrant=False supports the same functions, and more. (CKP-1)",
         )
-    if not STATE.grad_mode:
-        return function(*args, **kwargs)
+    recorder = STATE.recorder
+    if not STATE.grad_mode or recorder is not None and recorder.eager_values is not None:
+        return function(*args, **kwargs)  # in a functional mode the tape outside saves values
     region = CheckpointRegion(function, args, kwargs, preserves=preserve_rng_state)
     if context_fn is not None:
         region.contexts = _contexts(context_fn)

@@ -116,8 +116,11 @@ class Generator:
         """The result of a random op with canonical arguments, drawn from this generator."""
         if self is GENERATOR:
             return apply_op(op, args)
-        if STATE.recorder is not None:
-            raise STATE.recorder.refuse(
+        recorder = STATE.recorder
+        if recorder is not None and recorder.eager_values is not None:
+            return recorder.eager_values.drawn_from(self, op, args)
+        if recorder is not None:
+            raise recorder.refuse(
                 "a draw from a generator of your own()", "call it before the compiled function"
             )
         meta: Any = op.infer(args)

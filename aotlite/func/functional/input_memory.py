@@ -59,10 +59,7 @@ class InputMemory:
         return alias
 
     def _met(self, outer: Tensor) -> TensorAlias:
-        buffer = outer.storage.buffer
-        place = outer.storage if buffer is None else buffer
-        self._alive.append(place)
-        several = self._known.setdefault(id(place), [])
+        several = self._known.setdefault(self._place_of(outer), [])
         near = [memory for memory in several if _meet(memory, outer)]
         if not near:
             several.append(self._alone(outer))
@@ -79,6 +76,18 @@ class InputMemory:
     def _alone(self, outer: Tensor) -> WrittenMemory:
         values = self._recorder.values
         return WrittenMemory(values, outer.meta, outer, handle=outer, start=outer.offset)
+
+    def _place_of(self, outer: Tensor) -> int:
+        """The key of the memory that a tensor is on: storages may share it (TEN-5)."""
+        buffer, recorder = outer.storage.buffer, self._recorder.outer[0]
+        place = outer.storage if buffer is None else buffer
+        self._alive.append(place)
+        if buffer is None and recorder is not None and id(place) not in self._known:
+            for key, several in self._known.items():
+                handle = several[0].handle if several else None
+                if handle is not None and recorder.is_one_memory(handle, outer):
+                    return key
+        return id(place)
 
     def add(self, memory: WrittenMemory) -> None:
         """A leaf that the function made: it is written as tensors from outside are."""
