@@ -22,10 +22,11 @@ ELSEWHERE = {"docs/nn.md", "specs/artifacts.md"}
 
 EXTRAS = {"onnx": ("onnx", "onnxruntime"), "stablehlo": ("jax",), "torch": ("torch",)}
 NEEDED = {
-    "docs/fx_exchange.md": ("torch",),
+    "docs/fx_exchange.md": ("torch", "stablehlo"),
     "docs/interchange.md": ("onnx", "stablehlo"),
     "specs/onnx.md": ("onnx",),
     "specs/stablehlo.md": ("stablehlo",),
+    "specs/jaxpr.md": ("stablehlo",),
     "specs/torch_fx.md": ("torch",),
     "aotlite.interchange.onnx.model": ("onnx",),
     "aotlite.interchange.onnx.session": ("onnx",),
