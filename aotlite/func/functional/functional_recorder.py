@@ -158,10 +158,10 @@ class FunctionalRecorder(ModeRecorder):
         """Gives a value the version that eager's tensor has: the tape outside may save it, and the
         result that it becomes has that version (FNT-5)."""
         storage = value.storage
-        if id(storage) in self.storages or storage.version == version:
+        if id(storage) in self.storages:
             return
         if type(storage.version) is int and type(version) is int:
-            storage.version = version
+            storage.version = max(storage.version, version)  # a hidden alias counts for itself
 
     def _by_parent(self, alias: TensorAlias) -> Tensor:
         """The value of a view whose history is that of the tensor it was taken of."""

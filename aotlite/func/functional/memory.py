@@ -115,7 +115,8 @@ class WrittenMemory:
                 self.seen = {}
             root = self.value
             if not has_history and root.requires_grad_outside():
-                self.past, root = self.past or root, self.outside.detached(root)
+                self.past = root if self.past is None else self.past
+                root = self.outside.detached(root)
                 self.seen = {}
             self.value = self.outside.put(self, root, chain, value)
             self.seen = {}
