@@ -7,6 +7,7 @@ Spec: `specs/fx.md`.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -283,13 +284,17 @@ class FxGraph(NodeStore):
         made = type(self)(tracer_cls=self._tracer_cls)
         made._edit = LinkedEdit(self._edit.snapshot())
         made._returns, made._codegen = self._returns, self._codegen
-        made._template, made._constants = self._template, dict(self._constants)
+        made._template = self._template
+        made._constants = {  # arrays are never written
+            name: copy.deepcopy(value, memo) if isinstance(value, Tensor) else value
+            for name, value in self._constants.items()
+        }
         for old, node in zip(self._edit, made._edit, strict=True):
             if old in self._wrapped and (old.op != "output" or self._returns):
                 mine = self._wrapped[old]
-                copy = made._wrap(node, mine.name, mine.type)
-                copy.meta = mine._free
-                memo[id(mine)] = copy
+                twin = made._wrap(node, mine.name, mine.type)
+                twin.meta = mine._free
+                memo[id(mine)] = twin
         memo[id(self)] = made
         return made
 

@@ -32,9 +32,6 @@ from aotlite.nn.module import Module
 
 __all__ = ["FolderModule", "GraphModule", "from_text", "function_of_code"]
 
-_OWN = ("_graph", "_code", "_run", "_checks", "_class_name")
-"""Attributes that are made of the graph."""
-
 
 class GraphModule(Module):
     """A Module made of a graph.
@@ -51,6 +48,9 @@ class GraphModule(Module):
     >>> module(ones(2)).tolist()
     [3.0, 3.0]
     """
+
+    _of_graph = ("_graph", "_code", "_run", "_checks", "_class_name")
+    """Attributes that are made of the graph."""
 
     def __init__(self, root: Any, graph: Any = None, class_name: str = "GraphModule") -> None:
         if graph is None:
@@ -181,7 +181,7 @@ class GraphModule(Module):
         made: GraphModule = object.__new__(type(self))
         memo[id(self)] = made
         for name, value in own_attributes(self).items():
-            if name not in _OWN:
+            if name not in self._of_graph:
                 setattr(made, name, copy.deepcopy(value, memo))
         made._class_name = self._class_name
         made.graph = copy.deepcopy(self.graph, memo)
@@ -215,14 +215,33 @@ class FolderModule(GraphModule):
     file: Path
 
     def __init__(self) -> None:
-        found = module_files.loads(self.file.read_text("utf-8"))
+        self._load(self.file.read_text("utf-8"))
+
+    def _load(self, text: str, *, runs_class: bool = True) -> None:
+        found = module_files.loads(text)
         super().__init__(found.attributes, found.graph, type(self).__name__)
         self.train(found.training)
-        self._run = type(self).run
+        if runs_class:
+            self._run = type(self).run
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
+        made = super().__deepcopy__(memo)
+        made._run = self._run
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return from_folder, (type(self), self.to_text(), self._run is type(self).run)
 
     def run(self, *inputs: Any) -> Any:
         """The computation; the class of the folder has it."""
         raise AssertionError(f"{type(self).__name__} says what it computes")
+
+
+def from_folder(kind: type[FolderModule], text: str, runs_class: bool) -> FolderModule:
+    """The module of a pickle of a folder's class."""
+    made: FolderModule = object.__new__(kind)
+    made._load(text, runs_class=runs_class)
+    return made
 
 
 def from_text(text: str) -> GraphModule:

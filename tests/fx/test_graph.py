@@ -268,6 +268,32 @@ def test_a_loop_over_the_nodes_may_erase_and_insert() -> None:
     assert shown(graph) == ["x", "output"]
 
 
+@pytest.mark.rules("FXG-3")
+def test_a_loop_passes_over_what_is_erased_ahead_of_it() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x", "f32[2]")
+    calls = [graph.call_function(ops.exp, (x,)) for _ in range(4)]
+    graph.output(x)
+    for walk, first in ((graph.nodes, 0), (reversed(graph.nodes), 3)):
+        seen = []
+        for node in walk:
+            seen.append(node.name)
+            if node is calls[first]:
+                graph.erase_node(calls[first])
+                graph.erase_node(calls[1 if first == 0 else 2])
+        assert len(seen) == len(set(seen))
+    assert seen == ["output", "exp_3", "x"]
+
+
+def test_a_node_between_a_value_and_its_users_keeps_the_value() -> None:
+    graph, _x, call = small()
+    with graph.inserting_after(call):
+        after = graph.call_function(ops.neg, (call,))
+    assert call.replace_all_uses_with(after) == [graph.output_node()]
+    assert (after.args, graph.output_node().args) == ((call,), (after,))
+    graph.lint()
+
+
 def test_the_list_is_a_ring_around_its_root() -> None:
     graph, x, call = small()
     walked, node = [], graph._root.next

@@ -202,7 +202,12 @@ def test_a_folder_is_imported_and_runs(tmp_path: Path, monkeypatch: pytest.Monke
         importlib.invalidate_caches()
         changed = importlib.import_module("written_by_fx").Mine()
         assert changed(x)["y"].tolist() != made(x)["y"].tolist()
+        for twin in (copy.deepcopy(changed), pickle.loads(pickle.dumps(changed))):
+            assert type(twin) is type(changed)
+            assert twin(x)["y"].tolist() != made(x)["y"].tolist()
         changed.recompile()
+        again = pickle.loads(pickle.dumps(changed))
+        assert again.eval()(x)["y"].tolist() == copy.deepcopy(module).eval()(x)["y"].tolist()
         assert "silu" in changed.code
     finally:
         for name in ("written_by_fx.module", "written_by_fx"):

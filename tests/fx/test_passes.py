@@ -70,6 +70,13 @@ def test_a_split_module_is_pickled_copied_edited_and_split_again() -> None:
         assert type(made).__name__ == SplitModule.__name__
         assert (made.code, made.submod_1.code) == (split.code, split.submod_1.code)
         assert made(x).tolist() == split(x).tolist()
+    weighted: Any = halves(fx.symbolic_trace(Net(), "f32[5, 3]"))
+    old = list(weighted.parameters())
+    assert old
+    for twin in (copy.deepcopy(weighted), pickle.loads(pickle.dumps(weighted))):
+        new = list(twin.parameters())
+        assert [value.tolist() for value in old] == [value.tolist() for value in new]
+        assert not any(value is other for value in old for other in new)
     mul = split.graph.find_nodes(op="call_function", target=ops.mul)[0]
     with split.graph.inserting_after(mul):
         neg = split.graph.call_function(ops.neg, (mul,))

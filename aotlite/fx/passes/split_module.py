@@ -6,6 +6,7 @@ Rules: FXG-26 to FXG-28. Spec: `specs/fx.md`.
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -101,6 +102,7 @@ class SplitModule(GraphModule):
     """
 
     parts: list[ModulePart]
+    _of_graph = (*GraphModule._of_graph, "parts", "_of_root")
 
     def __init__(
         self,
@@ -168,6 +170,12 @@ class SplitModule(GraphModule):
                 texts[each] = part.name if single else f"{part.name}[{place}]"
         result = _text(self.graph.output_node().args[0], texts)
         return [*lines, f"    return {result}"]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
+        graph = copy.deepcopy(self.graph, memo)
+        made = SplitModule(self, graph, self._affix, self._tuple_return, self._in_order)
+        memo[id(self)] = made
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         ids = [node.meta.get(_KEY) for node in self.graph.nodes]
