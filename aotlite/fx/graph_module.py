@@ -49,7 +49,7 @@ class GraphModule(Module):
     [3.0, 3.0]
     """
 
-    _of_graph = ("_graph", "_code", "_run", "_checks", "_class_name")
+    _of_graph: tuple[str, ...] = ("_graph", "_code", "_run", "_checks", "_class_name")
     """Attributes that are made of the graph."""
 
     def __init__(self, root: Any, graph: Any = None, class_name: str = "GraphModule") -> None:

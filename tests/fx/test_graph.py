@@ -294,6 +294,21 @@ def test_a_node_between_a_value_and_its_users_keeps_the_value() -> None:
     graph.lint()
 
 
+@pytest.mark.rules("FXG-8")
+def test_copied_constants_of_one_name_and_other_values_stay_apart() -> None:
+    both, results = fx.Graph(), []
+    x = both.placeholder("x", "f32[2]")
+    for number in (2.0, 3.0):
+        graph = fx.Graph()
+        given = graph.placeholder("x", "f32[2]")
+        weight = graph.get_attr("w", al.full((2,), number))
+        graph.output(graph.call_function(ops.mul, (given, weight)))
+        results.append(both.graph_copy(graph, {given: x}))
+    both.output(tuple(results))
+    found = fx.GraphModule(both)(al.ones(2))
+    assert [each.tolist() for each in found] == [[2.0, 2.0], [3.0, 3.0]]
+
+
 def test_the_list_is_a_ring_around_its_root() -> None:
     graph, x, call = small()
     walked, node = [], graph._root.next

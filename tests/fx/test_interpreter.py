@@ -75,6 +75,22 @@ def test_arrays_that_hooks_pass_on_are_views_and_those_they_make_are_values() ->
     assert (y.tolist(), row.tolist()) == ([6.0, 6.0], [6.0])
 
 
+def test_a_view_that_a_hook_gets_reaches_beyond_itself() -> None:
+    module = fx.symbolic_trace(lambda x: x[:1].as_strided((4,), (1,)), "f32[4]")
+    assert fx.Interpreter(module).run(np.arange(4, dtype=np.float32)).tolist() == [0, 1, 2, 3]
+
+
+def test_ops_of_no_grad_have_no_history() -> None:
+    def function(x: Any) -> Any:
+        with al.no_grad():
+            fixed = x * 2
+        return fixed, x * fixed
+
+    module = fx.symbolic_trace(function, "f32[2]")
+    found = fx.Interpreter(module).run(al.ones(2, requires_grad=True))
+    assert [each.requires_grad for each in found] == [False, True]
+
+
 def test_values_are_dropped_after_their_last_use() -> None:
     alive: list[Any] = []
 

@@ -209,6 +209,8 @@ def test_rounds_end_when_nothing_changes_and_errors_name_the_pass() -> None:
     module = fx.symbolic_trace(lambda x: x.exp(), "f32[2]")
     assert PassManager([named("a", log, modified=True)], steps=3)(module).modified
     assert log == ["a"] * 3
+    assert not PassManager([named("b", log)], steps=3)(module).modified
+    assert log == [*["a"] * 3, "b"]
 
     def broken(gm: fx.GraphModule) -> None:
         gm.graph.output_node().prepend(gm.graph.find_nodes(op="call_function")[0])

@@ -65,6 +65,7 @@ def test_a_value_that_is_used_outside_is_no_match() -> None:
 def test_literals_have_to_be_equal_and_of_one_type() -> None:
     module = traced(lambda x: (x * 2.0, x * 2, x * 3.0))
     assert len(replace_pattern(copy.deepcopy(module), lambda a: a * 2.0, lambda a: a + a)) == 1
+    assert len(replace_pattern(copy.deepcopy(module), lambda a: a * 2, lambda a: a + a)) == 1
     found = replace_pattern_with_filters(
         module, lambda a: a * 2.0, lambda a: a + a, ignore_literals=True
     )
@@ -106,6 +107,13 @@ def test_several_results_and_constants_match() -> None:
     other = al.full((2,), 3.0)
     module = traced(lambda x: [each + 1 for each in ((x * other).exp(), (x * other).sin())])
     assert replace_pattern(module, both, lambda a: (a.neg(), a.cos())) == []
+
+
+def test_a_match_that_needs_its_own_result_stays() -> None:
+    module = traced(lambda x: x.exp().neg().sin())
+    found = replace_pattern(module, lambda a, b: (a.exp(), b.sin()), lambda a, b: (a, b))
+    assert found == []
+    assert names(module) == ["exp", "neg", "sin"]
 
 
 def test_a_replacement_brings_its_constants() -> None:

@@ -238,6 +238,18 @@ def test_tensors_from_outside_are_constants_once() -> None:
     assert [node.target for node in scaled.graph.find_nodes(op="get_attr")] == ["scale"]
 
 
+def test_a_parameter_under_two_names_is_one_node() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            self.one = self.two = nn.Parameter(al.ones(2))
+
+        def forward(self, x: Any) -> Any:
+            return x * self.one + self.two
+
+    module = fx.symbolic_trace(Tied(), "f32[2]")
+    assert [node.target for node in module.graph.find_nodes(op="get_attr")] == ["one"]
+
+
 def test_hooks_of_a_tracer_see_each_step() -> None:
     seen: list[object] = []
 
