@@ -119,6 +119,7 @@ if TYPE_CHECKING:
     from aotlite.eager.creation.random_factories import randint as randint
     from aotlite.eager.creation.random_factories import randn as randn
     from aotlite.eager.creation.random_factories import randperm as randperm
+    from aotlite.eager.dispatch.dispatch_mode import DispatchMode as DispatchMode
     from aotlite.eager.dispatch.selective_checkpoint import CheckpointPolicy as CheckpointPolicy
     from aotlite.eager.dispatch.selective_checkpoint import (
         create_selective_checkpoint_contexts as create_selective_checkpoint_contexts,
@@ -209,6 +210,7 @@ _LAZY: dict[str, str] = {
         "aotlite.aot": "aot_function aot_module aot_module_simplified freeze load",
         "aotlite.api": "CompiledFunction capture compile",
         "aotlite.backends.threads": "get_num_threads set_num_threads",
+        "aotlite.eager.dispatch.dispatch_mode": "DispatchMode",
         "aotlite.eager.dispatch.selective_checkpoint": """
             CheckpointPolicy create_selective_checkpoint_contexts
         """,

@@ -15,7 +15,7 @@ from typing import Any, overload
 
 from aotlite.artifacts.bundle import SavedEntries
 from aotlite.artifacts.lookup import compiler_for
-from aotlite.eager.base.modes import STATE, is_anomaly_enabled, watching
+from aotlite.eager.base.modes import STATE, eager_mode, watching
 from aotlite.freezing import frozen_function
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock
@@ -75,8 +75,8 @@ class CompiledFunction(EntryReports, PythonFiles, SavedEntries):
 
     def _call_flattened(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Flattens the arguments and tries the entries of this form; compiles if all miss."""
-        if STATE.recorder is not None or is_anomaly_enabled():
-            # Inside another capture it is part of that one. In anomaly mode it is eager (JNT-8).
+        if STATE.recorder is not None or eager_mode():
+            # Inside another capture it is part of that one. These modes are eager (JNT-8, DSP-6).
             return self.function(*args, **kwargs)
         call = call_of(args, kwargs)
         result = self._try(call)
@@ -160,7 +160,7 @@ class CompiledFunction(EntryReports, PythonFiles, SavedEntries):
     def prepare(self, *args: object, **kwargs: object) -> None:
         """Compiles for arguments like these without running, within `recompile_limit`."""
         call = call_of(args, kwargs)
-        with watching(anomaly=False):  # in which no entry is valid
+        with watching(anomaly=False, modes=()):  # in which no entry is valid
             if self._valid(call) is None:
                 entry = self._add(call)
                 if entry is not None and entry.guarded.why_not(call.leaves) is not None:

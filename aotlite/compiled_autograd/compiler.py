@@ -34,7 +34,7 @@ from aotlite.compiled_autograd.structure import (
     shares_gradients,
 )
 from aotlite.eager.autograd.engine import BackwardPass, run_backward
-from aotlite.eager.base.modes import STATE, TapeCompiler, backward_task
+from aotlite.eager.base.modes import STATE, TapeCompiler, backward_task, eager_mode
 from aotlite.eager.base.tape.hooks import HookChanges
 from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tensor import Tensor
@@ -203,9 +203,9 @@ class CompiledAutograd:
         )  # backwards in hooks run on the engine (CAG-24)
         try:
             self.counters.calls += 1
-            if STATE.watch is not None and STATE.watch.anomaly:
+            if looks := eager_mode():
                 self.counters.skipped += 1
-                LOG.info("left to the engine: anomaly mode looks at each node")
+                LOG.info("left to the engine: %s looks at each node or op", looks)
                 return run_backward(
                     roots,
                     sinks=sinks,

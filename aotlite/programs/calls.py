@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.base.modes import STATE, is_anomaly_enabled
+from aotlite.eager.base.modes import STATE, eager_mode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import (
     AotliteError,
@@ -136,11 +136,10 @@ class ExportedProgram:
 
     def _new(self, key: Any, leaves: list[Any], values: dict[str, int]) -> Callable[..., Any]:
         """An entry for a call. Raises ArgumentError for one that the program was not made for."""
-        if is_anomaly_enabled():
+        mode = eager_mode()
+        if mode:
             raise noted(
-                UnsupportedError(
-                    "program: it is called in anomaly mode, expected anomaly mode off"
-                ),
+                UnsupportedError(f"program: it is called in {mode}, expected {mode} off"),
                 "The function itself runs eagerly there.",
             )
         for guard in self.records.guards:

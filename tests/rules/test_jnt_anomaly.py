@@ -199,7 +199,7 @@ def test_an_entry_says_that_the_mode_is_on() -> None:
     compiled(start())
     with detecting():
         reason = compiled.entries[0].guarded.why_not([start()])
-    assert str(reason) == "anomaly mode is on, expected off"
+    assert str(reason) == "the mode is anomaly mode, expected none that runs calls eagerly"
 
 
 @pytest.mark.rules("JNT-8")

@@ -49,7 +49,8 @@ class Modes(threading.local):
     """None in inference mode: it counts as off, and results are inference tensors (TEN-22)."""
     recorder: Recorder | None = None
     wrappers: bool = False
-    """Whether any thread ever made a wrapper; if not, no operand needs to be checked for one."""
+    """Whether any thread ever made a wrapper, or this one is in a dispatch mode; if not, no operand
+    needs to be checked for one."""
     functions: bool = False
     """Whether any of the wrappers' classes has a `__tensor_function__`."""
     nested: int = 0
@@ -65,14 +66,14 @@ class Modes(threading.local):
     task: list[BackwardListener] | None = None
     """The listeners of the running backward: regions that it recomputed (CKP-2)."""
     watch: Watch | None = None
-    """Saved-tensor hooks and anomaly mode; None, nearly always, if neither is active."""
+    """Saved-tensor hooks, anomaly mode and dispatch modes; None, nearly always, for none."""
     tapes: TapeCompiler | None = None
     """Compiled autograd; None, nearly always, where the engine runs backwards (CAG-1)."""
 
 
 @attrs.define(eq=False, repr=False)
 class Watch:
-    """The modes that concern new tape nodes: saved-tensor hooks and anomaly mode."""
+    """The modes that are seldom active: saved-tensor hooks, anomaly mode, dispatch modes."""
 
     pack: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
     """The active pack and unpack hooks (TEN-42)."""
@@ -84,6 +85,15 @@ class Watch:
     """In anomaly mode: running node -> the `ForwardStack` for a node that is made now."""
     running: object = None
     """In anomaly mode: the tape node whose gradients are being computed."""
+    modes: tuple[Any, ...] = ()
+    """The active `DispatchMode`s, the innermost last (DSP-1)."""
+
+    @property
+    def eager(self) -> str:
+        """The mode in which a compiled call runs its function eagerly; empty for none."""
+        if self.anomaly:
+            return "anomaly mode"
+        return "a DispatchMode" if self.modes else ""
 
     def made(self, node: Any) -> None:
         """Records the stack that made a tape node, in anomaly mode."""
@@ -97,13 +107,25 @@ STATE = Modes()
 def watch_with(**changes: Any) -> Watch | None:
     """The thread's watch with these changes; None if it has nothing left to do."""
     changed = attrs.evolve(STATE.watch or Watch(), **changes)
-    active = changed.pack is not None or changed.forbidden is not None or changed.anomaly
-    return changed if active else None
+    hooked = changed.pack is not None or changed.forbidden is not None
+    return changed if hooked or changed.anomaly or changed.modes else None
 
 
 def is_anomaly_enabled() -> bool:
     """Whether this thread is in anomaly mode now (TEN-43)."""
     return STATE.watch is not None and STATE.watch.anomaly
+
+
+def eager_mode() -> str:
+    """The mode in which compiled calls run their functions (JNT-8, DSP-6); empty for none."""
+    return "" if STATE.watch is None else STATE.watch.eager
+
+
+def mode_left_on() -> tuple[str, str]:
+    """(what, advice) of the refusal of such a mode that would outlast a captured call."""
+    if is_anomaly_enabled():
+        return "set_detect_anomaly", "use detect_anomaly() in a `with` block"
+    return "a DispatchMode that stays on", "use it in a `with` block"
 
 
 @contextmanager

@@ -101,11 +101,11 @@ def _admitted(op: Op, args: tuple[object, ...], recorder: Recorder) -> object:
 def _of_wrappers(
     op: Op, args: tuple[object, ...], kinds: tuple[type[Tensor], ...], recorder: Recorder | None
 ) -> object:
-    """The result where some arguments are wrapper subclasses."""
+    """The result where some arguments are wrapper subclasses, or a dispatch mode is active."""
     if recorder is None:
         return run_wrapped(op, args, kinds, None)
     result = run_wrapped(op, recorder.admit(args), kinds, recorder)
-    return args[0] if op.writes else result
+    return args[0] if op.writes or type(op) is GeometryOp else result
 
 
 # --------------------------------------------------------------------------------------- views

@@ -16,15 +16,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotlite.eager.autograd.differentiable_views import link_view
+from aotlite.eager.autograd.differentiable_views import link_view, node_of_parts
 from aotlite.eager.autograd.inplace_writes import check_counts, check_writable, plan_write, rewrite
 from aotlite.eager.autograd.nodes.gradient_forms import keep_form
 from aotlite.eager.autograd.nodes.op_nodes import calls_of
 from aotlite.eager.base.capture_protocol import Recorder
-from aotlite.eager.base.modes import STATE, Modes
+from aotlite.eager.base.modes import STATE, Modes, watching
 from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch.destinations import check_operand, check_places
+from aotlite.eager.dispatch.devices import on_one_device
+from aotlite.eager.dispatch.dispatch_mode import InMode, asked_modes, endless
 from aotlite.eager.dispatch.pure import check_result, link_result, link_results, note_origin
 from aotlite.eager.dispatch.subclass_results import (
     check_trace,
@@ -45,9 +47,11 @@ from aotlite.eager.subclass.protocol import (
     refuse_form,
     refuse_inner_function,
 )
-from aotlite.ir.effects import EffectOp
+from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import ProtocolError, SubclassError, noted
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta.devices import MixedDevicesError
+from aotlite.ir.meta.symbolic import always_same_meta
 from aotlite.ir.op import (
     Cost,
     DataOp,
@@ -60,13 +64,15 @@ from aotlite.ir.op import (
     ViewOp,
 )
 from aotlite.ir.ops.shape.copies import COPY_
+from aotlite.ir.ops.structure import ResultOp
 from aotlite.ir.ops.views.view_ops import HIDDEN_ALIAS
 
 Kinds = tuple[type[Any], ...]
 
 
 def kinds_among(args: tuple[object, ...]) -> Kinds:
-    """The wrapper classes among the operands: derived ones before their bases, else in order."""
+    """The wrapper classes among the operands: derived ones before their bases, else in order.
+    The thread's dispatch modes stand before them (DSP-3)."""
     found: list[type[Any]] = []
     for value in args:
         if isinstance(value, Tensor):
@@ -75,6 +81,9 @@ def kinds_among(args: tuple[object, ...]) -> Kinds:
             for item in value:
                 if isinstance(item, Tensor):
                     _add(found, type(item))
+    watch = STATE.watch
+    if watch is not None and watch.modes:
+        found.insert(0, InMode)
     return tuple(found)
 
 
@@ -87,13 +96,28 @@ def _add(found: list[type[Tensor]], cls: type[Tensor]) -> None:
 
 def run_wrapped(op: Op, args: tuple[object, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
     """The result of an op with operands that are wrappers."""
+    if kinds[0] is InMode and (op is HIDDEN_ALIAS or type(op) in _UNSEEN):
+        return _unseen(op, args)
     depth = STATE.nested = STATE.nested + 1
     try:
+        if depth >= DEEP and kinds[0] is InMode:
+            raise endless(op, depth)
         if depth >= DEEP:
             check_end(op, op.operands(args), kinds, depth)
         return _run(op, args, kinds, recorder)
+    except MixedDevicesError:
+        moved = on_one_device(op, args) if kinds[0] is InMode else None
+        if moved is None:
+            raise
     finally:
         STATE.nested = depth - 1
+    return run_wrapped(op, moved, kinds, recorder)
+
+
+def _unseen(op: Op, args: tuple[object, ...]) -> object:
+    """The result of an op that dispatch modes do not see (DSP-2)."""
+    with watching(modes=()):
+        return Tensor._apply(None, op, args)  # type: ignore[arg-type]
 
 
 def _run(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
@@ -146,17 +170,27 @@ def _ask(op: Op, args: tuple[object, ...], kinds: Kinds) -> tuple[object, type[T
     given, named = op.schema.given(args)
     if before:
         STATE.grad_mode = False
+    types = kinds[1:] if kinds[0] is InMode else kinds
+    names = [cls.__name__ for cls in types]
     try:
         STATE.asked_in = before
-        for cls in kinds:
-            found = cls.__tensor_dispatch__(function, kinds, given, dict(named))
+        if kinds[0] is InMode:
+            found, cls = asked_modes(function, types, given, named)
+            if found is not NotImplemented:
+                return found, cls
+            names.insert(0, cls.__name__)
+        for cls in types:
+            found = cls.__tensor_dispatch__(function, types, given, dict(named))
             if found is not NotImplemented:
                 return found, cls
     finally:
         STATE.grad_mode = before
-    names, gives = " and ".join([cls.__name__ for cls in kinds]), "give" if kinds[1:] else "gives"
+    gives = "give" if names[1:] else "gives"
     raise noted(
-        SubclassError(f"{op.name}: {names} {gives} NotImplemented, expected a class that knows it"),
+        SubclassError(
+            f"{op.name}: {' and '.join(names)} {gives} NotImplemented, "
+            "expected a class that knows it"
+        ),
         f"__tensor_dispatch__ is called for each op; add {op.name!r} to it. (SUB-10)",
     )
 
@@ -257,10 +291,16 @@ def _multi_view(
         outs.append(_window(op, source, each, cls, meta, start))
     if recorder is not None:
         note_results(op, args, cls, tuple(outs), recorder)
-    for (view, rest), out in zip(parts, outs, strict=True):
-        link_view(out, source, view, rest, CreationKind.MULTI_OUTPUT)
-        if out._node is not None:
+    node = None
+    if not is_wrapper(source):
+        node = node_of_parts(op, source, args[1:], tuple([out.meta for out in outs]))
+    for i, ((view, rest), out) in enumerate(zip(parts, outs, strict=True)):
+        own = None if node is None else (node, i)
+        link_view(out, source, view, rest, CreationKind.MULTI_OUTPUT, own)
+        if out._node is not None and node is None:
             out._node.origin = out.value
+    if node is not None and outs:
+        node.origin = outs[0].value
     return tuple(outs)
 
 
@@ -268,6 +308,8 @@ def _window(
     op: Op, source: Tensor, out: object, cls: type[Any], meta: TensorMeta, start: int
 ) -> Tensor:
     """A view of a wrapper: of the same class and storage, with views as its parts (SUB-17)."""
+    if not is_wrapper(source):
+        return _dense_window(op, source, out, cls, meta, start)
     out = checked(op, out, cls, meta)
     if out is source or type(out) is not type(source):
         raise wrong(op, cls, _described(out, source), f"another {type(source).__name__}, a view")
@@ -284,6 +326,21 @@ def _window(
     out.storage, out.meta = source.storage, meta
     out.offset = source.offset + start
     return out
+
+
+def _dense_window(
+    op: Op, source: Tensor, out: object, cls: type[Any], meta: TensorMeta, start: int
+) -> Tensor:
+    """The view of a dense tensor that a mode gave, as a new object without history (DSP-4)."""
+    out = checked(op, out, cls, meta)
+    begin = source.offset * source.meta.dtype.itemsize // meta.dtype.itemsize + start
+    if is_wrapper(out) or memory_of(out) is not memory_of(source):
+        raise wrong(op, cls, "a tensor with other memory", "a view of the operand")
+    if not always_same_meta(out.meta, meta) or out.offset != begin:
+        raise wrong(op, cls, f"a view {out.meta} at offset {out.offset}", f"{meta} at {begin}")
+    view = Tensor(source.storage, meta, begin)
+    view.value = out.value
+    return view
 
 
 def _described(out: Tensor, source: Tensor) -> str:
@@ -339,7 +396,8 @@ def _inplace(
                 "Views share the inner tensors' memory: write to it, with copy_ for instance. "
                 "(SUB-15)",
             )
-    if parts and target.storage.version == before:  # a class may ask another one to write
+    dense = kinds[0] is InMode and not is_wrapper(target)
+    if (parts or dense) and target.storage.version == before:  # it may ask another one to write
         target.storage.version += 1
     if parts and recorder is not None:
         (target.value,) = recorder.record_wrapped(op, args, (target,), target.meta)
@@ -359,7 +417,17 @@ def _the_target(op: Op, found: object, cls: type[Tensor], target: Tensor) -> Ten
 def _geometry(
     op: GeometryOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None
 ) -> Tensor:
-    raise refuse_form(op.name, args[0], f"Take the view: {op.view.name}")
+    target: Tensor = args[0]
+    if is_wrapper(target):
+        raise refuse_form(op.name, target, f"Take the view: {op.view.name}")
+    meta, start = op.view.result(args)
+    start += target.offset
+    check_writable(op.name, target, [])
+    found, cls = _ask(op, args, kinds)
+    _the_target(op, found, cls, target)
+    if not always_same_meta(target.meta, meta) or target.offset != start:
+        raise wrong(op, cls, f"{target.meta} at offset {target.offset}", f"{meta} at {start}")
+    return target
 
 
 _HANDLERS: dict[type, Callable[..., object]] = {
@@ -372,3 +440,4 @@ _HANDLERS: dict[type, Callable[..., object]] = {
     InplaceOp: _inplace,
     GeometryOp: _geometry,
 }
+_UNSEEN = (TokenOp, ResultOp)

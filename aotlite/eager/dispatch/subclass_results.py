@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from aotlite.eager.autograd.nodes.saved_tensors import detached_alias
 from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
@@ -63,6 +64,8 @@ def new_result(op: Op, out: Any, cls: type[Tensor], meta: Any, args: tuple[Any, 
             raise wrong(op, cls, "an operand", "a new tensor")
         if is_wrapper(operand) and any(out is each for each in inner_tensors(operand).values()):
             out = _without_history(out.detach)  # a result's history is not that of a part
+    if not is_wrapper(out) and (out._node is not None or out._leaf or out._root is not None):
+        out = detached_alias(out)  # a mode keeps it, or has made it with a history of its own
     if meta is not None:
         out = _without_history(partial(restrided, op, out, meta))
     if is_wrapper(out) and out.value is not None:

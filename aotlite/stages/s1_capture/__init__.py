@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotlite.eager.base.modes import STATE, is_anomaly_enabled
+from aotlite.eager.base.modes import STATE, eager_mode, mode_left_on
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.eager.subclass.protocol import nesting
@@ -92,8 +92,8 @@ def _captured(
             results = [_result(recorder, leaf, leaves) for leaf in flat]
             hooks = recorder.hooks.leaving(results)
         after = STATE.grad_mode
-        if is_anomaly_enabled():
-            raise recorder.refuse("set_detect_anomaly", "use detect_anomaly() in a `with` block")
+        if eager_mode():
+            raise recorder.refuse(*mode_left_on())
     except AotliteError as error:
         note_place(error)
         raise

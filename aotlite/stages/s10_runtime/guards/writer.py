@@ -306,11 +306,11 @@ class _Guards:
         self.check(test, subject, f"words({name})", in_few_words(value))
 
     def modes(self) -> None:
-        """Checks first that no capture runs: its tensors have no facts. In anomaly mode the
-        function runs eagerly (JNT-8)."""
+        """Checks first that no capture runs: its tensors have no facts. In anomaly mode
+        and in a DispatchMode the function runs eagerly (JNT-8, DSP-6)."""
         self.check("STATE.recorder is None", "a capture", None, "none running")
-        no_anomaly = "(STATE.watch is None or not STATE.watch.anomaly)"
-        self.check(no_anomaly, "anomaly mode", "'on'", "off")
+        no_mode = "(STATE.watch is None or not STATE.watch.eager)"
+        self.check(no_mode, "the mode", "STATE.watch.eager", "none that runs calls eagerly")
         mode = STATE.grad_mode
         self.check(f"STATE.grad_mode is {mode}", "grad mode", "STATE.grad_mode", str(mode))
 
