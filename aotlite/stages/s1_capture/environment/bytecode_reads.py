@@ -122,7 +122,7 @@ def reads(
         if key is SIZE or key is ORDER:
             return False
         if key is LENGTH:
-            if use.what == "asked":  # `x in log`; `log.pop()`, if that is used
+            if use.what == "asked":  # `x in items`, or a `pop` whose result is used
                 return _is_used(steps, use.at)
             return _asks_length(use) and _use(steps, use.at).what not in ("changed", "dropped")
         if use.key is not NOTHING and not _may_be(key, use.key):
