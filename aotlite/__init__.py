@@ -271,6 +271,13 @@ _SUBMODULES = frozenset(
 )
 
 
+_ABSENT = dict.fromkeys(
+    ("complex32", "chalf"),
+    ": there is no complex dtype of 16-bit parts (TEN-6); use complex64, or two float16 tensors",
+)
+"""Advice for names of PyTorch that do not exist here."""
+
+
 def __getattr__(name: str) -> Any:
     """The public object `name`, imported on first use and kept.
 
@@ -284,7 +291,9 @@ def __getattr__(name: str) -> Any:
     elif not name.startswith("_"):
         value = _imported("aotlite.eager.creation.namespace").function(name)
     if value is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}{_ABSENT.get(name, '')}"
+        )
     globals()[name] = value
     return value
 
