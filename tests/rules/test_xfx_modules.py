@@ -261,3 +261,16 @@ def test_a_constant_that_is_written_is_refused(torch):
 def test_a_change_of_an_inputs_geometry_is_refused(torch):
     with pytest.raises(UnsupportedError, match="t_ changes the geometry of an input"):
         from_fx(torch.fx.symbolic_trace(lambda x: x.t_() + 1), torch.ones(2, 3))
+
+
+@pytest.mark.rules("XFX-3")
+def test_a_read_only_array_is_copied_with_its_strides(torch):
+    """Elements of one address stay one: seed 5014 of the random programs."""
+    from aotlite.interchange.torch_fx.values import tensor_from
+
+    windows = np.lib.stride_tricks.sliding_window_view(np.arange(4.0), 2)
+    tensor = tensor_from(windows)
+    assert (1, 1) == tensor.stride()
+    assert windows.tolist() == tensor.tolist()
+    tensor[0, 1] = 9.0
+    assert [1.0, 9.0] == [windows[1, 0], tensor[1, 0].item()]

@@ -29,6 +29,7 @@ CHOICES = {
     "linalg_qr": "signs of vectors",
     "polygamma_of": "limits at infinities",
     "polygamma_of_": "limits at infinities",
+    "gelu": "the limit at infinity: PyTorch's vector code gives nan",
 }
 """Ops whose results have a choice, or a limit, that PyTorch makes otherwise."""
 ABSENT = set(

@@ -182,6 +182,8 @@ _SIMPLER: dict[str, Callable[..., Any]] = {
     "argmax": _place_of("argmax"),
     "argmin": _place_of("argmin"),
     "nansum": _nansum,
+    "amax": lambda self, dim, keepdim: self._do("amax", dim or None, keepdim),
+    "amin": lambda self, dim, keepdim: self._do("amin", dim or None, keepdim),
     "conv2d_input": _with_pairs("conv2d_input"),
     "conv2d_weight": _with_pairs("conv2d_weight"),
     "adaptive_avg_pool2d": _with_pairs("adaptive_avg_pool2d"),

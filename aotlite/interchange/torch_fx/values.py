@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from aotlite.ir.arrays.cuda_devices import device_named
 from aotlite.ir.arrays.device import CPU, Device
@@ -84,11 +85,26 @@ def tensor_from(array: np.ndarray) -> Any:
     """The tensor on an array's memory."""
     torch = the_torch()
     if not array.flags.writeable:
-        array = array.copy()
+        array = _writable(array)
     if array.dtype.kind in "V?biufc" and array.dtype.name in _PLAIN:
         return torch.from_numpy(array)
     bits = array.view(f"u{array.dtype.itemsize}")
     return torch.from_numpy(bits).view(dtypes_to_torch()[by_name(array.dtype.name)])
+
+
+def _writable(array: np.ndarray) -> np.ndarray:
+    """A copy that may be written, with the strides of the array: elements of one address stay one.
+
+    >>> _writable(np.broadcast_to(np.float64(1.0), (2, 3))).strides
+    (0, 0)
+    """
+    if not array.size or min(array.strides, default=0) < 0:
+        return array.copy()
+    low, high = byte_bounds(array)
+    memory = np.empty(high - low, np.uint8)
+    copy: np.ndarray = np.ndarray(array.shape, array.dtype, memory, 0, array.strides)
+    copy[...] = array
+    return copy
 
 
 _PLAIN = frozenset(
