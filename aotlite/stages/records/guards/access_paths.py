@@ -19,6 +19,8 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.stages.records.guards.access_words import NOTHING, path_words
 
 Step = tuple[str, Any]
+ARGS: Any = vars(BaseException)["args"]
+"""The descriptor of what an exception was made with: no slot, but read like one."""
 
 
 @attrs.frozen(eq=False)
@@ -70,10 +72,11 @@ def _attribute(value: object, key: str) -> object:
     if key == "__dict__":
         return own
     found = next((vars(cls)[key] for cls in type(value).__mro__ if key in vars(cls)), NOTHING)
-    return _in_slot(found, value) if isinstance(found, types.MemberDescriptorType) else found
+    is_slot = isinstance(found, types.MemberDescriptorType) or found is ARGS
+    return _in_slot(found, value) if is_slot else found
 
 
-def _in_slot(slot: types.MemberDescriptorType, value: object) -> object:
+def _in_slot(slot: Any, value: object) -> object:
     try:
         return slot.__get__(value)
     except AttributeError:  # an empty slot

@@ -136,6 +136,8 @@ class _Search:
         found = self.change.read_at
         if found is None or not {code for code, _ in found} <= set(self.codes):
             return None
+        if any("__dict__" in texts_in(code) for code in self.codes):
+            return None  # `object.__getattribute__(self, "__dict__")["n"]`
         return None if any(True for _ in self._by_c_code()) else found
 
     def _by_c_code(self) -> Iterator[Instruction]:

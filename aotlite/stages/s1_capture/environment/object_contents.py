@@ -25,6 +25,7 @@ import numbers
 import pathlib
 import queue
 import re
+import sys
 import threading
 import types
 import uuid
@@ -41,9 +42,10 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
-from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of
+from aotlite.ir.op import Op
+from aotlite.stages.records.guards.access_paths import ARGS, NOTHING, AccessPath, attributes_of
 from aotlite.stages.records.guards.snapshots import MANY, PLAIN, Snapshot, snapshot_of
-from aotlite.stages.s1_capture.environment.access_search import is_users
+from aotlite.stages.s1_capture.environment.access_search import is_users, is_users_name
 from aotlite.stages.s1_capture.environment.bytecode_reads import (
     ANY,
     LENGTH,
@@ -80,13 +82,15 @@ _ITERATORS: tuple[type, ...] = (
 )
 _QUEUES = (queue.Queue, queue.SimpleQueue)
 _SIGNALS = (threading.Event, threading.Semaphore, threading.Barrier)
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _WRAPPED = (
     *(collections.UserDict, collections.UserList, collections.UserString),
     *(weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet),
 )
 """Classes of Python's library that hold their contents in `data`."""
 _STATEFUL: tuple[type, ...] = (
-    *(*_ITERATORS, types.GeneratorType, *_QUEUES, *_SIGNALS, *_WRAPPED, collections.ChainMap),
+    *(*_ITERATORS, types.GeneratorType, *_QUEUES, *_SIGNALS, *_LOCKS),
+    *(*_WRAPPED, collections.ChainMap),
     *(bytearray, array.array, io.StringIO, io.BytesIO, contextvars.ContextVar),
 )
 
@@ -149,7 +153,7 @@ def _category(kind: type) -> str:
         return "array"
     if issubclass(kind, _STATEFUL):
         return "stateful"
-    if issubclass(kind, (TrackedObject, *NAMESPACES)):
+    if issubclass(kind, (TrackedObject, *NAMESPACES, BaseException)):
         return "object"
     return "other" if issubclass(kind, _NO_OBJECTS) or not is_users(kind) else "object"
 
@@ -218,6 +222,8 @@ def attributes(thing: object) -> dict[str, object]:
     found = {
         name: slot.__get__(thing) for name, slot in _slots(type(thing)) if _is_filled(slot, thing)
     }
+    if is_a(thing, BaseException):
+        found["args"] = ARGS.__get__(thing)
     return {**found, **attributes_of(thing)}
 
 
@@ -265,6 +271,8 @@ def state_image(thing: Any, depth: int = 8) -> object:
     if issubclass(kind, _SIGNALS):
         flags = [each for each in attributes_of(thing).values() if type(each) in PLAIN]
         return kind, tuple([(type(each), each) for each in flags])
+    if issubclass(kind, _LOCKS):
+        return kind, repr(thing).split(" at 0x")[0]  # locked, its owner and how often
     if issubclass(kind, queue.SimpleQueue):
         return kind, queue.SimpleQueue.qsize(thing)
     if issubclass(kind, contextvars.ContextVar):
@@ -357,6 +365,8 @@ class ValueComparison:
         if was is now:
             return True
         kind = type(now)
+        if issubclass(kind, Op):
+            return False
         if type(was) is Image or kind is Image:
             return type(was) is kind and self._is_same(was.image, now.image, depth)
         if is_a(was, NUMBERS) or is_a(now, NUMBERS):
@@ -375,9 +385,13 @@ class ValueComparison:
             return self._are_same(_content(was), _content(now), depth)
         if issubclass(kind, (types.MethodType, *_BOUND)):
             return _name(was) == _name(now) and self._is_owner(was, now, depth)
-        if kind in _ALONE or id(was) in self._known and id(now) in self._known:
+        if kind in _ALONE or self._was_there(was) and self._was_there(now):
             return False
         return self._are_alike(was, now, depth)
+
+    def _was_there(self, thing: Any) -> bool:
+        """Whether a thing was there before the run: found, or of a module of a library."""
+        return id(thing) in self._known or _is_librarys(thing)
 
     def _is_owner(self, was: Any, now: Any, depth: int) -> bool:
         one, other = was.__self__, now.__self__
@@ -389,8 +403,9 @@ class ValueComparison:
 
     def _are_alike(self, was: Any, now: Any, depth: int) -> bool:
         """Whether two objects of one class hold the same, one of which is new."""
-        if is_a(was, types.FunctionType) and was.__code__ is not now.__code__:
-            return was.__code__ == now.__code__ and self._hold_the_same(was, now, depth)
+        if is_a(was, types.FunctionType):
+            is_one = was.__code__ == now.__code__ and was.__globals__ is now.__globals__
+            return is_one and self._hold_the_same(was, now, depth)
         if is_a(was, type):
             return (was.__module__, was.__qualname__) == (now.__module__, now.__qualname__)
         return self._hold_the_same(was, now, depth)
@@ -408,6 +423,16 @@ class ValueComparison:
 def _is_made(value: Any) -> bool:
     """Whether it is a tensor that the captured run has made."""
     return is_a(value, Tensor) and value.storage.capture is not None
+
+
+def _is_librarys(thing: Any) -> bool:
+    """Whether a thing is a function or class that a module of a library has by its name."""
+    if not is_a(thing, (types.FunctionType, type)) or is_users(thing):
+        return False
+    found: Any = sys.modules.get(thing.__module__)
+    for name in thing.__qualname__.split("."):
+        found = NOTHING if found is None else vars(found).get(name)
+    return found is thing
 
 
 def _name(method: Any) -> object:
@@ -428,11 +453,12 @@ def _content(value: Any) -> Iterator[Any]:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What an object holds. Numbers in a closure are none of this: they come from arguments, which
-    are guarded, or from where the function has read them."""
+    """What an object holds. Numbers in a closure of a user's function are none of this: they come
+    from arguments, which are guarded, or from where the function has read them."""
     if is_a(value, types.FunctionType):
         held = [*map(_cell, value.__closure__ or ()), value.__defaults__, value.__kwdefaults__]
-        yield from [NOTHING if is_a(each, NUMBERS) else each for each in held]
+        is_own = is_users_name(str(value.__globals__.get("__name__")))
+        yield from [NOTHING if is_own and is_a(each, NUMBERS) else each for each in held]
     elif is_a(value, _PARTIALS):
         yield from (value.func, value.args, value.keywords)
     elif is_object(value):

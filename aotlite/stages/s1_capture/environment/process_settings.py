@@ -7,6 +7,7 @@ another thread that did. Used by `python_numbers`. Rule: CAP-15. Spec: `specs/s1
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import decimal
 import gc
@@ -264,6 +265,12 @@ _SETTINGS = (
         "stdin stdout stderr excepthook",
         _streams,
         _set_streams,
+    ),
+    _setting(
+        "the classes registered with abstract ones (ABC.register)",
+        "register",
+        abc.get_cache_token,
+        lambda before: None,  # there is no way back
     ),
     _setting(
         "the number of threads (al.set_num_threads)",

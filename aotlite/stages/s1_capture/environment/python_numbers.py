@@ -27,7 +27,7 @@ from aotlite.ir.meta import table_in
 from aotlite.ir.symbols.floats.size_float import SizeFloat
 from aotlite.ir.symbols.floats.symfloat import SymFloat
 from aotlite.ir.symbols.symint import SymInt
-from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of
+from aotlite.stages.records.guards.access_paths import ARGS, NOTHING, AccessPath, attributes_of
 from aotlite.stages.records.guards.snapshots import IN_ALL, PLAIN
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.s1_capture.environment.attribute_watch import AttributeWatch
@@ -356,7 +356,7 @@ def _fill_object(thing: object, held: Mapping[str, object]) -> None:
 def _slot(thing: object, name: str) -> Any:
     """The descriptor of a slot; None if the name is not a slot."""
     found = (vars(cls).get(name) for cls in type(thing).__mro__)
-    return next((each for each in found if type(each) is types.MemberDescriptorType), None)
+    return next((x for x in found if type(x) is types.MemberDescriptorType or x is ARGS), None)
 
 
 def bind(place: AccessPath, value: object, leaves: list[object]) -> None:
