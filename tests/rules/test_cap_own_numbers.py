@@ -426,7 +426,7 @@ class Counted:
 def test_objects_and_bound_methods_are_looked_into():
     """Of the methods those count that something names, and those that Python calls."""
     counter = Counter()
-    assert "a read of Counter.n," in str(refused(counter, al.ones(1)))
+    assert "a read of self.n," in str(refused(counter, al.ones(1)))
     assert 0 == counter.n
     counted = Counted()
     assert "a read of self.n," in str(refused(counted.scaled, al.ones(1)))

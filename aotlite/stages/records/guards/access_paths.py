@@ -19,7 +19,8 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.stages.records.guards.access_words import NOTHING, path_words
 
 Step = tuple[str, Any]
-ARGS: Any = vars(BaseException)["args"]
+_Slot = types.MemberDescriptorType | types.GetSetDescriptorType
+ARGS: types.GetSetDescriptorType = vars(BaseException)["args"]
 """The descriptor of what an exception was made with: no slot, but read like one."""
 
 
@@ -73,10 +74,10 @@ def _attribute(value: object, key: str) -> object:
         return own
     found = next((vars(cls)[key] for cls in type(value).__mro__ if key in vars(cls)), NOTHING)
     is_slot = isinstance(found, types.MemberDescriptorType) or found is ARGS
-    return _in_slot(found, value) if is_slot else found
+    return _in_slot(found, value) if is_slot else found  # type: ignore[arg-type]
 
 
-def _in_slot(slot: Any, value: object) -> object:
+def _in_slot(slot: _Slot, value: object) -> object:
     try:
         return slot.__get__(value)
     except AttributeError:  # an empty slot

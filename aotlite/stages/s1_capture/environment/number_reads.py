@@ -42,6 +42,7 @@ TAKE_TEXTS = (*GETTERS, getattr, hasattr, setattr, vars)
 """Functions that take the name of an attribute as a text."""
 _NAMES = frozenset([*[each.__name__ for each in GETTERS], "__getattribute__"])
 _BY_TEXT = _NAMES | {"getattr", "hasattr", "setattr", "globals", "vars", "__dict__"}
+_CATCHES = frozenset(("suppress", "AttributeError", "NameError"))
 _COPIERS = frozenset(
     "copy deepcopy asdict astuple replace evolve dumps pformat pprint __getstate__".split()
 )
@@ -62,8 +63,11 @@ class Change:
     """It was and is a plain number, text or None: who prints it runs no code of a user."""
     is_count: bool
     """It says where an `itertools.count` stands, which never ends and runs no code of a user."""
+    comes: bool
+    """It is an object that came into an empty attribute: only reads that found it empty count."""
     read_at: Collection[Instruction] | None
-    """The instructions that have read the attribute; None if that is not known."""
+    """The instructions that have read the attribute (if an object came: before that); None if that
+    is not known."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -95,8 +99,12 @@ def first_read(change: Change, leaves: list[object], searched: SearchedCode) -> 
     owner = AccessPath(place.argument, place.function, place.path[:-1]).resolve(leaves)
     all_codes = [each for code in searched.codes for each in with_inner(code)]
     search = _Search(change, all_codes, HarmlessReads(change, searched.functions))
+    if change.comes and kind in _BY_NAME:
+        return search.of_empty(_BY_NAME[kind](key), owner)
     if kind in _BY_NAME:
         found = search.of_attribute(_BY_NAME[kind](key))
+        if found is None and owner is builtins:
+            found = search.first(all_codes, OF_VARIABLES["global"], str(key))
         is_asked = search.known_reads is None and _BY_NAME[kind](key) in searched.asked
         if found is not None or not is_asked:
             return found
@@ -191,6 +199,30 @@ class _Search:
             ),
             None,
         )
+
+    def of_empty(self, name: str, owner: object) -> Location | None:
+        """The first read of an attribute into which an object came: one that found it empty. If
+        that is not known: one that asks whether it is there, or that goes on if it is not."""
+        early = self.change.read_at
+        if early is not None and not any("__dict__" in texts_in(code) for code in self.codes):
+            return next((each for each in early if self._is_read(*each, name)), None)
+        is_given = not self.change.existence or any(
+            "__getattr__" in vars(base) for base in type(owner).__mro__
+        )
+        for code in self.codes:
+            steps = steps_of(code)
+            if is_given or not _CATCHES.isdisjoint(code.co_names) or _has_except(code):
+                for at, step in enumerate(steps):
+                    if loads_name(step, OF_ATTRIBUTES, name) and self._reads(code, at):
+                        return code, step.offset
+        return self._by_text(name) or self._by_dict((name,)) or self.by_call("vars", name, ())
+
+    def _is_read(self, code: types.CodeType, offset: int, name: str) -> bool:
+        """Whether an instruction reads the attribute, not only changes it in place."""
+        steps = steps_of(code)
+        at = next((i for i, each in enumerate(steps) if each.offset == offset), None)
+        is_load = at is not None and loads_name(steps[at], OF_ATTRIBUTES, name)
+        return not is_load or self._reads(code, at or 0)
 
     def _by_text(self, name: str) -> Location | None:
         """The first instruction that asks for an attribute by a text, or by a pattern."""
@@ -288,6 +320,12 @@ def texts_in(code: types.CodeType) -> tuple[str, ...]:
         elif type(each) is str and all(part.isidentifier() for part in each.split(".")):
             found.update(dict.fromkeys(each.split(".")))
     return tuple(found)
+
+
+@functools.lru_cache(maxsize=1024)
+def _has_except(code: types.CodeType) -> bool:
+    """Whether code goes on after errors that it names: `except AttributeError:`."""
+    return any(step.opname == "CHECK_EXC_MATCH" for step in steps_of(code))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -9,6 +9,7 @@ Used by `python_numbers`. Rule: CAP-14. Spec: `specs/s1_capture.md`.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import types
 import weakref
@@ -28,7 +29,7 @@ from aotlite.stages.s1_capture.environment.access_search import (
     is_users_name,
     names_used,
 )
-from aotlite.stages.s1_capture.environment.bytecode_reads import WRITES, ItemMark, Items
+from aotlite.stages.s1_capture.environment.bytecode_reads import ANY, WRITES, ItemMark, Items
 from aotlite.stages.s1_capture.environment.number_reads import (
     GETTERS,
     TAKE_TEXTS,
@@ -38,6 +39,7 @@ from aotlite.stages.s1_capture.environment.number_reads import (
 )
 from aotlite.stages.s1_capture.environment.object_contents import (
     HELD,
+    Image,
     attributes,
     base_of,
     category,
@@ -62,6 +64,7 @@ _OF_CLASSES = (staticmethod, classmethod, property, functools.cached_property)
 _OF_WRAPPERS = ("__wrapped__", "function")
 """Attributes in which objects of libraries hold the function that they wrap."""
 _MODULE = types.ModuleType
+_BUILTINS = AccessPath(None, builtins)
 _PARTS: dict[type, tuple[str, ...]] = {
     types.MethodType: ("__self__", "__func__"),
     functools.partial: ("func", "args", "keywords"),
@@ -338,6 +341,9 @@ class _Walk:
             value = function.__globals__.get(name, NOTHING)
             if not (is_installed and is_a(value, (type, _MODULE))):
                 self.queue.append((at.then("global", name), value))
+            given = vars(builtins).get(name, NOTHING)
+            if value is NOTHING and type(given) in _PLAIN:
+                self.queue.append((_BUILTINS.then("module", name), given))
 
     def _wrapper(
         self, at: AccessPath, function: types.FunctionType, cells: list[tuple[AccessPath, Any]]
@@ -348,6 +354,11 @@ class _Walk:
             if type(value) is dict:
                 inner = [(place.then("item", key), each) for key, each in value.items()]
             self.queue += [each for each in inner if _is_users_thing(each[1])]
+        if type(vars(function).get("registry")) is types.MappingProxyType:  # singledispatch
+            of = at.then("member", "registry")
+            held = [(key, id(each)) for key, each in vars(function)["registry"].items()]
+            image = Image(tuple(held), f"{len(held)} functions")
+            self.world.numbers[name_of(of)] = of, {(ANY,): image}
         if "__wrapped__" in vars(function):
             self.queue.append((at.then("attr", "__wrapped__"), vars(function)["__wrapped__"]))
 
@@ -411,7 +422,7 @@ class _Owner:
             return
         own = attributes(self.thing)
         kind = "module" if is_a(self.thing, types.ModuleType) else "attr"
-        if kind == "attr" or is_users(self.thing):
+        if kind == "attr" or is_users(self.thing) or self.thing is builtins:
             for name in [*filter(own.__contains__, names), *_matching(own, computed)]:
                 yield self.place.then(kind, name), own[name]
 

@@ -12,6 +12,7 @@ Used by `number_search` and its neighbours. Rule: CAP-14. Spec: `specs/s1_captur
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import array
 import collections
@@ -25,7 +26,6 @@ import numbers
 import pathlib
 import queue
 import re
-import sys
 import threading
 import types
 import uuid
@@ -82,7 +82,7 @@ _ITERATORS: tuple[type, ...] = (
 )
 _QUEUES = (queue.Queue, queue.SimpleQueue)
 _SIGNALS = (threading.Event, threading.Semaphore, threading.Barrier)
-_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_LOCKS = (_thread.LockType, _thread.RLock)
 _WRAPPED = (
     *(collections.UserDict, collections.UserList, collections.UserString),
     *(weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet),
@@ -262,12 +262,9 @@ def state_image(thing: Any, depth: int = 8) -> object:
         return kind, at, tuple([(name, _part(each, depth)) for name, each in own])
     if issubclass(kind, _ITERATORS):
         return kind, _reduced(thing, depth)
-    if issubclass(kind, _WRAPPED):
-        return kind, _part(attributes_of(thing).get("data"), depth)
-    if issubclass(kind, collections.ChainMap):
-        return kind, _part(attributes_of(thing).get("maps"), depth)
-    if issubclass(kind, queue.Queue):
-        return kind, _part(attributes_of(thing).get("queue"), depth)
+    for kinds, name in _INNER:
+        if issubclass(kind, kinds):
+            return kind, _part(attributes_of(thing).get(name), depth)
     if issubclass(kind, _SIGNALS):
         flags = [each for each in attributes_of(thing).values() if type(each) in PLAIN]
         return kind, tuple([(type(each), each) for each in flags])
@@ -361,6 +358,15 @@ class ValueComparison:
             return False
         return not self._is_same(was, now, _DEPTH)
 
+    def comes(self, given: Any, now: Any) -> bool:
+        """Whether a thing that came into an empty place gives another value than was given there
+        before: that of the class, or none."""
+        if is_a(now, NUMBERS):
+            return given is not NOTHING and self.is_change(given, now)
+        return not (now is NOTHING or is_a(given, functools.cached_property)) and (
+            not self._is_same(given, now, _DEPTH)
+        )
+
     def _is_same(self, was: Any, now: Any, depth: int) -> bool:
         if was is now:
             return True
@@ -426,13 +432,10 @@ def _is_made(value: Any) -> bool:
 
 
 def _is_librarys(thing: Any) -> bool:
-    """Whether a thing is a function or class that a module of a library has by its name."""
-    if not is_a(thing, (types.FunctionType, type)) or is_users(thing):
+    """Whether a thing is a function that a module of a library has under its name."""
+    if not is_a(thing, types.FunctionType) or is_users(thing):
         return False
-    found: Any = sys.modules.get(thing.__module__)
-    for name in thing.__qualname__.split("."):
-        found = NOTHING if found is None else vars(found).get(name)
-    return found is thing
+    return thing.__globals__.get(thing.__name__) is thing
 
 
 def _name(method: Any) -> object:

@@ -9,6 +9,7 @@ Used by the recorder. Rule: CAP-14. Spec: `specs/s1_capture.md`.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import gc
@@ -37,6 +38,8 @@ from aotlite.stages.s1_capture.environment.bytecode_reads import (
     LENGTH,
     ORDER,
     SIZE,
+    Instruction,
+    ItemMark,
     Items,
 )
 from aotlite.stages.s1_capture.environment.number_reads import (
@@ -73,12 +76,30 @@ _ALONE = _PLAIN | {Tensor, types.ModuleType, type, types.FunctionType, types.Bui
 
 
 @attrs.define(eq=False, repr=False)
+class EarlyReads(AttributeWatch):
+    """Reads of attributes, and which of them found that the object did not hold the attribute."""
+
+    _early: dict[tuple[int, str], set[Instruction]] = attrs.field(factory=dict)
+
+    def note(self, thing: object, name: str, frame: types.FrameType) -> None:
+        AttributeWatch.note(self, thing, name, frame)
+        if name not in attributes_of(thing) and name not in attributes(thing):
+            self._early.setdefault((id(thing), name), set()).add((frame.f_code, frame.f_lasti))
+
+    def early(self, thing: object, name: str) -> set[Instruction] | None:
+        """The instructions that read an attribute before it came; None if that is not known."""
+        return (
+            None if self.reads(thing, name) is None else self._early.get((id(thing), name), set())
+        )
+
+
+@attrs.define(eq=False, repr=False)
 class SelfChangedNumbers:
     """The check of one function."""
 
     _roots: list[AccessPath] = attrs.field(factory=list)
     before: World = attrs.field(factory=World)
-    watch: AttributeWatch = attrs.field(factory=AttributeWatch)
+    watch: EarlyReads = attrs.field(factory=EarlyReads)
     """What is known of the attributes that the run has read."""
     _settings: ProcessSettings = attrs.field(factory=ProcessSettings)
 
@@ -105,7 +126,7 @@ class SelfChangedNumbers:
         self.put_numbers(recorder)
         leaves = recorder.leaves
         after = world_of(recorder.function, leaves, keeps=False)
-        if changes := list(_changes(self.before, after)):
+        if changes := list(_changes(self.before, after, leaves)):
             self._refuse_reads(recorder, after, changes)
         codes = [*(self.before.codes | after.codes)]
         self._settings.check(recorder, codes, self.before.met.values())
@@ -120,10 +141,11 @@ class SelfChangedNumbers:
         self.watch.forget_what_runs_later(after)
         searched = SearchedCode.of(self.before, after)
         for place, items, was, became in changes:
+            was, became = self._containers(place, items, was, became, leaves)
             change = self._change(place, items, was, became, leaves)
             location = first_read(change, leaves, searched)
             if location is not None:
-                what = _text(place, items, leaves)
+                what = _text(place, items, leaves, recorder.function)
                 self._put_back(leaves)
                 raise recorder.refuse(
                     f"a read of {what}, which the function itself changed from {_told(was)} to "
@@ -140,6 +162,8 @@ class SelfChangedNumbers:
         owner = self.before.objects.get(name_of(above), NOTHING)
         is_one = bool(place.path) and place.path[-1][0] == "attr" and above.resolve(leaves) is owner
         _, numbers = self.before.numbers.get(name_of(place), (place, {}))
+        comes = not (items or numbers or is_a(became, NUMBERS))
+        watch = self.watch.early if comes else self.watch.reads
         return Change(
             place,
             (*items, GONE) if became is NOTHING and not is_a(was, NUMBERS) else items,
@@ -147,8 +171,24 @@ class SelfChangedNumbers:
             existence=not items and (was is NOTHING or became is NOTHING),
             is_number=type(was) in _PLAIN and type(became) in _PLAIN,
             is_count=type(numbers.get(items[:-1])) is itertools.count,
-            read_at=self.watch.reads(owner, place.path[-1][1]) if is_one else None,
+            comes=comes,
+            read_at=watch(owner, place.path[-1][1]) if is_one else None,
         )
+
+    def _containers(
+        self, place: AccessPath, items: Items, was: object, became: object, leaves: list[Any]
+    ) -> tuple[object, object]:
+        """Both values, also where one is a container, of which the snapshot has the items."""
+        at = functools.reduce(lambda at, key: at.then("item", key), items, place)
+        if became is NOTHING and not any(type(key) is ItemMark for key in items):
+            became = at.resolve(leaves)
+        if was is NOTHING and name_of(place) in self.before.numbers and not items:
+            known = {name_of(each): value for each, value in self.before.variables}
+            above = AccessPath(place.argument, place.function, place.path[:-1])
+            owner = self.before.objects.get(name_of(above), NOTHING)
+            _, held = self.before.held.get((id(owner), "attributes"), (owner, {}))
+            was = known.get(name_of(place), held.get(place.path[-1][1], NOTHING))
+        return was, became
 
     def _put_back(self, leaves: list[Any]) -> None:
         """Undoes the changes, as far as objects can be written; never raises."""
@@ -243,9 +283,11 @@ def _has_size(things: Iterable[object], depth: int) -> bool:
 
 
 # ----------------------------------------------------------------------------------- comparing
-def _changes(before: World, after: World) -> Iterator[tuple[AccessPath, Items, object, object]]:
-    """(path, keys, before, after) of each number that changed, appeared or vanished, and of each
-    other object in whose place another one is."""
+def _changes(
+    before: World, after: World, leaves: list[Any]
+) -> Iterator[tuple[AccessPath, Items, object, object]]:
+    """(path, keys, before, after) of each number that changed, appeared or vanished, of each other
+    object in whose place another one is, and of what came into an attribute that was empty."""
     comparison = ValueComparison(before.known)
     for name in dict.fromkeys((*before.numbers, *after.numbers)):
         if not all(name in world.numbers or _owner_is_in(world, name) for world in (before, after)):
@@ -253,10 +295,42 @@ def _changes(before: World, after: World) -> Iterator[tuple[AccessPath, Items, o
         was, now = before.numbers.get(name), after.numbers.get(name)
         place: AccessPath = (now or was)[0]  # type: ignore[index]
         one, other = (each[1] if each is not None else {} for each in (was, now))
+        if other and not one:
+            given, held = _inherited(place, leaves), place.resolve(leaves)
+            if comparison.comes(given, held):
+                yield place, (), given, held
+                continue
         for items in dict.fromkeys((*one, *other)):
             a, b = one.get(items, NOTHING), other.get(items, NOTHING)
             if a is not b and comparison.is_change(a, b):
                 yield place, items, a, b
+
+
+def _inherited(place: AccessPath, leaves: list[Any]) -> object:
+    """What reading an empty place gives: of an attribute the value of the class, of the body of a
+    class that of a base, of a global variable the builtin; NOTHING if that is an error."""
+    if not place.path:
+        return NOTHING
+    kind, key = place.path[-1]
+    if kind == "global":
+        return vars(builtins).get(key, NOTHING)
+    owner: Any = AccessPath(place.argument, place.function, place.path[:-1]).resolve(leaves)
+    if kind == "class":
+        return _in_bodies(owner.__mro__[key[0] + 1 :], key[1])
+    if kind != "attr":
+        return NOTHING
+    found = _in_bodies(type(owner).__mro__, key)
+    if type(found) is types.FunctionType:
+        return types.MethodType(found, owner)
+    if type(found) is classmethod:
+        return types.MethodType(found.__func__, type(owner))
+    if type(found) is types.MemberDescriptorType:
+        return NOTHING
+    return found.__func__ if type(found) is staticmethod else found
+
+
+def _in_bodies(classes: Iterable[type], name: str) -> Any:
+    return next((vars(each)[name] for each in classes if name in vars(each)), NOTHING)
 
 
 def _owner_is_in(world: World, name: Name) -> bool:
@@ -270,9 +344,12 @@ def _told(value: object) -> str:
     return f"{value}" if is_number else f"a {type(value).__name__}"
 
 
-def _text(place: AccessPath, items: Items, leaves: list[object]) -> str:
-    """The source text by which the function reaches a number: `self.sizes[0]`."""
-    at, text = AccessPath(place.argument, place.function), ""
+def _text(place: AccessPath, items: Items, leaves: list[object], root: object) -> str:
+    """The source text by which the function reaches a number: `self.sizes[0]`. A compiled object,
+    or one of which a partial was compiled, is what its method calls `self`."""
+    at, is_own = AccessPath(place.argument, place.function), place.function is root
+    is_own = is_own and not is_a(root, (types.FunctionType, types.MethodType, type))
+    text = "self" if is_own and place.argument is None else ""
     for kind, key in place.path:
         owner, at = at.resolve(leaves), at.then(kind, key)
         if kind in ("cell", "default") and isinstance(owner, types.FunctionType):
