@@ -12,13 +12,17 @@ from __future__ import annotations
 import abc
 import contextlib
 import functools
+import gc
+import itertools
 import sys
 import types
+import weakref
 from collections.abc import Iterable, Iterator, Sized
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 import attrs
 
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.forks import lock
 from aotlite.ir.graph import Node
@@ -41,10 +45,23 @@ from aotlite.stages.s1_capture.grad_attribute import GradAttributes
 from aotlite.stages.s1_capture.metadata_mutations import MetadataMutations
 
 _LOCK = lock()
+_KINDS: weakref.WeakSet[type] = weakref.WeakSet()
+"""The classes in which descriptors stand, or stood."""
 _METHODS = (types.FunctionType, classmethod, staticmethod)
 _SLOT = types.MemberDescriptorType
-_LOOKS = frozenset("vars __dict__ __mro__ dir getmembers getmembers_static getattr_static".split())
+_LOOKS = frozenset(
+    "vars __dict__ __mro__ dir getmembers getmembers_static getattr_static classify_class_attrs "
+    "dataclass make_dataclass create_autospec mock update_abstractmethods".split()
+)
 """Names by which code looks into the body of a class."""
+_LOOKED = frozenset(("__dict__", "__mro__"))
+_HOOKS = ("__subclasshook__", "__instancecheck__", "__subclasscheck__")
+"""Methods by which a class answers `isinstance` and `issubclass`."""
+_SETTERS = frozenset(("setattr", "delattr", "__setattr__", "__delattr__"))
+_DELETERS = frozenset(("delattr", "__delattr__"))
+_STORES = ("STORE_ATTR", "DELETE_ATTR")
+_SINGLE = frozenset((*PLAIN, types.FunctionType, type, Tensor))
+"""Types of values that change only where an attribute is set."""
 _SAVING = frozenset(("saved_tensors_hooks", "save_on_cpu", "register_hooks"))
 """Names of hooks of saved tensors, which a backward runs."""
 Effects = tuple[object, ...]
@@ -80,29 +97,39 @@ class AttributeWatch:
         self.recorder = recorder
         self._objects = {id(each): each for each in world.objects.values() if _is_plain(each)}
         if self._objects:
-            self._place_in_classes([inner for code in world.codes for inner in with_inner(code)])
+            codes = [inner for code in world.codes for inner in with_inner(code)]
+            if not _may_look(world, codes):
+                self._is_known = True
+                self._place_in_classes(codes)
 
     def _place_in_classes(self, codes: list[types.CodeType]) -> None:
-        if "__class__" in _names(codes, ("STORE_ATTR",)).union(*map(texts_in, codes)):
-            return  # an object may get another class
-        if any(not _LOOKS.isdisjoint(code.co_names) for code in codes):
-            return  # the descriptors would be seen
-        self._is_known = True
-        held: dict[type, set[str]] = {}
-        for each in self._objects.values():
-            held.setdefault(type(each), set()).update(attributes(each))
-        loaded, stored = _names(codes, OF_ATTRIBUTES), _names(codes, ("STORE_ATTR",))
+        """Places descriptors of the names that code reads, and whose values it may change."""
+        names = _Changed.by(codes)
+        loaded = _names(codes, OF_ATTRIBUTES)
         loaded -= {name for code in codes if "super" in code.co_names for name in code.co_names}
+        held: dict[type, dict[str, bool]] = {}
+        for each in self._objects.values():
+            own = held.setdefault(type(each), {})
+            for name, value in attributes(each).items():
+                may_change = names.is_stored(name) or not _is_single(value)
+                own[name] = own.get(name, False) or may_change
+        found = [
+            (kind, name, name in own)
+            for kind, own in held.items()
+            for name in {*filter(own.get, own), *names.stored, *_cached(kind)} & loaded
+        ]
+        asked = _asked_by_protocols({name for _, name, _ in found})
         with _LOCK:
-            for kind, own in held.items():
-                for name in (own | stored | _cached(kind)) & loaded:
-                    if _can_watch(kind, name, is_held=name in own):
-                        self._placed[kind, name] = _place(kind, name, self)
+            for kind, name, is_held in found:
+                is_seen = name in asked or names.is_deleted(name) and name not in vars(kind)
+                if not is_seen and _can_watch(kind, name, is_held=is_held):
+                    self._placed[kind, name] = _place(kind, name, self)
 
     def stop(self) -> None:
         """Takes the descriptors out of the classes."""
         with _LOCK:
-            for (kind, name), watched in self._placed.items():
+            for kind, name in self._placed:
+                watched = self._placed[kind, name]
                 if vars(kind).get(name) is not watched:  # the function has set another one
                     self._objects = {i: x for i, x in self._objects.items() if type(x) is not kind}
                 watched.leave(self)
@@ -173,6 +200,120 @@ def _names(codes: Iterable[types.CodeType], kinds: tuple[str, ...]) -> set[str]:
     return {step.argval for code in codes for step in steps_of(code) if step.opname in kinds}
 
 
+def without_watches(world: World) -> World:
+    """A snapshot in which classes hold what their bodies hold, where it was made while another
+    thread captures."""
+    if _KINDS:
+        _see_through_all(world)
+    return world
+
+
+def _see_through_all(world: World) -> None:
+    for kind, own in world.held.values():
+        if isinstance(kind, type):
+            _see_through(own)
+    for _, found in world.numbers.values():
+        _see_through(found)
+    world.variables[:] = [(at, _seen_through(value)) for at, value in world.variables]
+
+
+def _see_through(found: dict[Any, Any]) -> None:
+    for key in [key for key, value in found.items() if type(value) is _Watched]:
+        value = found.pop(key).own
+        if value is not NOTHING:
+            found[key] = value
+
+
+def _seen_through(value: object) -> object:
+    return value.own if type(value) is _Watched else value
+
+
+def _may_look(world: World, codes: list[types.CodeType]) -> bool:
+    """Whether code may look into bodies of classes, or give an object another class."""
+    texts = {text for code in codes for text in texts_in(code)}
+    if "__class__" in texts | _names(codes, ("STORE_ATTR",)) or not _LOOKED.isdisjoint(texts):
+        return True
+    met = list(world.met.values())
+    hooks = [code for each in met if isinstance(each, type) for code in _hooks_of(each)]
+    if any(not _LOOKS.isdisjoint(code.co_names) for code in (*codes, *hooks)):
+        return True
+    return any(_is_of_mock(each) for each in met)
+
+
+def _is_of_mock(thing: object) -> bool:
+    named = thing if isinstance(thing, (type, types.FunctionType)) else type(thing)
+    return named.__module__ == "unittest.mock"
+
+
+def _hooks_of(kind: type) -> Iterator[types.CodeType]:
+    """The code by which a class, also of a package, answers `isinstance` and `issubclass`."""
+    owners: tuple[type, ...] = kind, type(kind)
+    for cls in [cls for owner in owners for cls in owner.__mro__ if is_users(cls)]:
+        for name in _HOOKS:
+            found = vars(cls).get(name)
+            function = getattr(found, "__func__", found)
+            if type(function) is types.FunctionType:
+                yield from with_inner(function.__code__)
+
+
+def _asked_by_protocols(names: set[str]) -> set[str]:
+    """The names that a `runtime_checkable` protocol asks for. `isinstance` looks for them in the
+    bodies of classes, and keeps the answer for a class for ever."""
+    generic: type = Generic
+    roots = [each for each in generic.__subclasses__() if each.__name__ == "Protocol"]
+    asked: set[str] = set()
+    for root in roots:
+        for kind in type.__subclasses__(root):
+            if is_users(kind) and getattr(kind, "_is_runtime_protocol", False):
+                for cls in kind.__mro__:
+                    asked |= names & {*vars(cls), *vars(cls).get("__annotations__", ())}
+    return asked
+
+
+@attrs.frozen
+class _Changed:
+    """The names of attributes that code sets and deletes."""
+
+    stored: set[str]
+    """Those that instructions set, but for those of an `__init__`, which has new objects."""
+    deleted: set[str]
+    """Those that instructions delete, of what may be a class."""
+    has_setter: bool
+    """Code calls functions that set the attribute of a computed name."""
+    has_deleter: bool
+
+    @classmethod
+    def by(cls, codes: list[types.CodeType]) -> _Changed:
+        called = {name for code in codes for name in code.co_names}
+        again = [code for code in codes if code.co_name != "__init__"]
+        return cls(
+            _names(again, _STORES),
+            {name for code in codes for name in _deleted(code)},
+            not _SETTERS.isdisjoint(called),
+            not _DELETERS.isdisjoint(called),
+        )
+
+    def is_stored(self, name: str) -> bool:
+        return self.has_setter or name in self.stored
+
+    def is_deleted(self, name: str) -> bool:
+        return self.has_deleter or name in self.deleted
+
+
+def _deleted(code: types.CodeType) -> Iterator[str]:
+    """The attributes that code deletes, but for those of the `self` of a method."""
+    steps = steps_of(code)
+    is_method = "." in code.co_qualname and code.co_varnames[:1] == ("self",)
+    for before, step in itertools.pairwise(steps):
+        if step.opname == "DELETE_ATTR" and not (is_method and before.argval == "self"):
+            yield step.argval
+
+
+def _is_single(value: object) -> bool:
+    """Whether a value changes only where an attribute is set."""
+    return type(value) in _SINGLE
+
+
 def _cached(kind: type) -> set[str]:
     own = [each for cls in kind.__mro__ for each in vars(cls).items()]
     return {name for name, value in own if type(value) is functools.cached_property}
@@ -197,10 +338,12 @@ def _found(kind: type, name: str) -> object:
 def _can_watch(kind: type, name: str, *, is_held: bool) -> bool:
     """Whether a descriptor in the class gives all that Python gives for the name."""
     found = _found(kind, name)
+    if name.startswith("__"):
+        return False
     if type(found) in (_SLOT, _Watched):
         return True
-    if not kind.__dictoffset__ or name.startswith("__"):
-        return False
+    if type(_found(kind, "__dict__")) is not types.GetSetDescriptorType:
+        return False  # there is none, or a property of the user's
     if isinstance(found, _METHODS) and not is_held:
         return False
     return not any(hasattr(type(found), each) for each in ("__set__", "__delete__"))
@@ -208,6 +351,7 @@ def _can_watch(kind: type, name: str, *, is_held: bool) -> bool:
 
 def _place(kind: type, name: str, watch: AttributeWatch) -> _Watched:
     """The descriptor of a name in a class, which now also tells this watch."""
+    _KINDS.add(kind)
     there: Any = vars(kind).get(name, NOTHING)
     if type(there) is not _Watched:
         slot = _found(kind, name)
@@ -219,6 +363,10 @@ def _place(kind: type, name: str, watch: AttributeWatch) -> _Watched:
 
 def _is_immutable(value: object) -> bool:
     return type(value) in PLAIN or type(value) is tuple and all(map(_is_immutable, value))
+
+
+_OWN_REFERENCES = 4
+"""The references to a descriptor that leaves: of its watch, of two calls, and of the count."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -235,12 +383,32 @@ class _Watched:
 
     def leave(self, watch: AttributeWatch) -> None:
         self.watches.remove(watch)
-        if self.watches or vars(self.kind).get(self.name) is not self:
+        if self.watches:
             return
+        if vars(self.kind).get(self.name) is self:
+            self._give_back(self.kind)
+        if sys.getrefcount(self) > _OWN_REFERENCES:
+            self._leave_copies()
+
+    def _give_back(self, kind: type) -> None:
         if self.own is NOTHING:
-            type.__delattr__(self.kind, self.name)
+            type.__delattr__(kind, self.name)
         else:
-            type.__setattr__(self.kind, self.name, self.own)
+            type.__setattr__(kind, self.name, self.own)
+
+    def _leave_copies(self) -> None:
+        """Takes this descriptor out of classes and dictionaries into which code has copied it by
+        ways that no name tells: `getattr(kind, "__" + "dict" + "__")`."""
+        for holder in gc.get_referrers(self):
+            if type(holder) is not dict:
+                continue
+            owners = [x for x in gc.get_referrers(holder) if isinstance(x, type)]
+            kinds = [kind for kind in owners if vars(kind).get(self.name) is self]
+            for kind in kinds:
+                self._give_back(kind)
+            for key in [key for key, value in holder.items() if value is self]:
+                if type(key) is str:  # another key is one of the watch
+                    holder.pop(key) if self.own is NOTHING else holder.__setitem__(key, self.own)
 
     def __get__(self, thing: object, kind: Any = None) -> object:
         if thing is None:
@@ -249,20 +417,20 @@ class _Watched:
             watch.note(thing, self.name, sys._getframe(1))
         if self.slot is not None:
             return self.slot.__get__(thing, kind)
-        held = attributes_of(thing)
-        return held[self.name] if self.name in held else self._of_class(thing, type(thing))
+        held = dict.get(attributes_of(thing), self.name, NOTHING)  # a subclass of dict is not asked
+        return held if held is not NOTHING else self._of_class(thing, type(thing))
 
     def __set__(self, thing: object, value: object) -> None:
         if self.slot is not None:
             self.slot.__set__(thing, value)
         else:
-            attributes_of(thing)[self.name] = value
+            dict.__setitem__(attributes_of(thing), self.name, value)
 
     def __delete__(self, thing: object) -> None:
         if self.slot is not None:
             self.slot.__delete__(thing)
-        elif self.name in attributes_of(thing):
-            del attributes_of(thing)[self.name]
+        elif dict.__contains__(attributes_of(thing), self.name):
+            dict.__delitem__(attributes_of(thing), self.name)
         else:  # the error that Python raises for an object of this name
             stand_in = type(type(thing).__name__, (), {})()
             delattr(stand_in, self.name)
@@ -271,6 +439,10 @@ class _Watched:
         """What the class gives for the name, without this descriptor."""
         found = self._below(kind)
         if found is NOTHING and thing is None:
+            of_meta = _found(type(kind), self.name)
+            if of_meta is not NOTHING:
+                getter = getattr(type(of_meta), "__get__", None)
+                return of_meta if getter is None else getter(of_meta, kind, type(kind))
             text = f"type object {kind.__name__!r} has no attribute {self.name!r}"
             raise AttributeError(text, name=self.name, obj=kind)
         if found is NOTHING:

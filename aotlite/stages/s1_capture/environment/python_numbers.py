@@ -31,7 +31,7 @@ from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.guards.access_paths import ARGS, NOTHING, AccessPath, attributes_of
 from aotlite.stages.records.guards.snapshots import IN_ALL, PLAIN
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
-from aotlite.stages.s1_capture.environment.attribute_watch import AttributeWatch
+from aotlite.stages.s1_capture.environment.attribute_watch import AttributeWatch, without_watches
 from aotlite.stages.s1_capture.environment.bytecode_reads import (
     ANY,
     GONE,
@@ -106,7 +106,7 @@ class SelfChangedNumbers:
     def look(self, function: object, roots: Sequence[AccessPath], leaves: list[object]) -> None:
         """Takes the first snapshot; `roots` are the variables, and Modules among the arguments."""
         self._roots = list(roots)
-        self.before = world_of(function, leaves, keeps=True)
+        self.before = without_watches(world_of(function, leaves, keeps=True))
         self._settings.look()
 
     def reaches(self, container: int) -> bool:
@@ -125,7 +125,7 @@ class SelfChangedNumbers:
         """Raises UnsupportedError where the function reads a number that it has changed."""
         self.put_numbers(recorder)
         leaves = recorder.leaves
-        after = world_of(recorder.function, leaves, keeps=False)
+        after = without_watches(world_of(recorder.function, leaves, keeps=False))
         if changes := list(_changes(self.before, after, leaves)):
             self._refuse_reads(recorder, after, changes)
         codes = [*(self.before.codes | after.codes)]
