@@ -126,6 +126,40 @@ def f(x):
         return x
     return x * a.k
 return f
+### tensor that was made, put in if hasattr says no
+class A: pass
+a = A()
+def f(x):
+    if not hasattr(a, "k"):
+        a.k = x * 2
+        return x
+    return x * 5
+return f
+### object put into a namespace after any error
+a = types.SimpleNamespace()
+class K: v = 3
+def f(x):
+    try: return x * a.k.v
+    except: a.k = K()
+    return x
+return f
+### object put into a module
+class K: v = 3
+m = types.ModuleType("users_module")
+def f(x):
+    if not hasattr(m, "k"):
+        m.k = K()
+        return x
+    return x * m.k.v
+return f
+### number put into a module
+m = types.ModuleType("users_module")
+def f(x):
+    if not hasattr(m, "k"):
+        m.k = 3
+        return x
+    return x * m.k
+return f
 ### function put into a namespace
 a = types.SimpleNamespace()
 def f(x):
@@ -269,6 +303,14 @@ def f(x):
     a.k = K()
     return x * a.k.v
 return f
+### tensors over the None of a class
+class A:
+    hidden = None
+    def first(self, x): self.hidden = x * 2
+    def go(self, x):
+        self.first(x)
+        return self.hidden + 1 if vars(self) else self.hidden + 1
+return A().go
 ### tensors kept for the next layer
 class A:
     def first(self, x): self.hidden = x * 2

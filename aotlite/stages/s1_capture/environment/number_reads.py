@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
+import itertools
 import logging
 import operator
 import sys
@@ -22,7 +23,10 @@ import attrs
 
 from aotlite.ir.provenance.location import Location
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, take
-from aotlite.stages.s1_capture.environment.access_search import is_installed, is_users_name
+from aotlite.stages.s1_capture.environment.access_search import (
+    is_installed,
+    is_users_name,
+)
 from aotlite.stages.s1_capture.environment.bytecode_reads import (
     OF_ATTRIBUTES,
     OF_VARIABLES,
@@ -42,7 +46,6 @@ TAKE_TEXTS = (*GETTERS, getattr, hasattr, setattr, vars)
 """Functions that take the name of an attribute as a text."""
 _NAMES = frozenset([*[each.__name__ for each in GETTERS], "__getattribute__"])
 _BY_TEXT = _NAMES | {"getattr", "hasattr", "setattr", "globals", "vars", "__dict__"}
-_CATCHES = frozenset(("suppress", "AttributeError", "NameError"))
 _COPIERS = frozenset(
     "copy deepcopy asdict astuple replace evolve dumps pformat pprint __getstate__".split()
 )
@@ -209,13 +212,9 @@ class _Search:
         is_given = not self.change.existence or any(
             "__getattr__" in vars(base) for base in type(owner).__mro__
         )
-        for code in self.codes:
-            steps = steps_of(code)
-            if is_given or not _CATCHES.isdisjoint(code.co_names) or _has_except(code):
-                for at, step in enumerate(steps):
-                    if loads_name(step, OF_ATTRIBUTES, name) and self._reads(code, at):
-                        return code, step.offset
-        return self._by_text(name) or self._by_dict((name,)) or self.by_call("vars", name, ())
+        codes = [each for each in self.codes if is_given or _has_except(each)]
+        found = self.first(codes, OF_ATTRIBUTES, name) or self._by_text(name)
+        return found or self._by_dict((name,)) or self.by_call("vars", name, ())
 
     def _is_read(self, code: types.CodeType, offset: int, name: str) -> bool:
         """Whether an instruction reads the attribute, not only changes it in place."""
@@ -324,8 +323,10 @@ def texts_in(code: types.CodeType) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _has_except(code: types.CodeType) -> bool:
-    """Whether code goes on after errors that it names: `except AttributeError:`."""
-    return any(step.opname == "CHECK_EXC_MATCH" for step in steps_of(code))
+    """Whether code goes on after errors: `except AttributeError:`, `except:`, `suppress`."""
+    names = [step.opname for step in steps_of(code)]
+    is_bare = ("PUSH_EXC_INFO", "POP_TOP") in itertools.pairwise(names)
+    return is_bare or "CHECK_EXC_MATCH" in names or "suppress" in code.co_names
 
 
 @functools.lru_cache(maxsize=1024)

@@ -244,6 +244,8 @@ class _Walk:
         self.queue += [(at.then("item", key), each) for key, each in thing.items()]
 
     def _module(self, at: AccessPath, thing: Any) -> None:
+        if is_users(thing):
+            self.world.objects[name_of(at)] = thing
         self._owners.append(_Owner(at, thing))
 
     def _push(self, at: AccessPath, thing: object, *members: str) -> None:

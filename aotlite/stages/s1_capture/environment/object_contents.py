@@ -352,7 +352,7 @@ class ValueComparison:
 
         Not so for an object that came: a table of objects may be filled.
         """
-        if not is_a(was, NUMBERS) and _is_made(now):
+        if not is_a(was, NUMBERS) and is_made(now):
             return False
         if was is NOTHING and not is_a(now, NUMBERS):
             return False
@@ -363,9 +363,9 @@ class ValueComparison:
         before: that of the class, or none."""
         if is_a(now, NUMBERS):
             return given is not NOTHING and self.is_change(given, now)
-        return not (now is NOTHING or is_a(given, functools.cached_property)) and (
-            not self._is_same(given, now, _DEPTH)
-        )
+        if now is NOTHING or is_a(now, types.ModuleType) or is_a(given, functools.cached_property):
+            return False
+        return is_made(now) or not self._is_same(given, now, _DEPTH)
 
     def _is_same(self, was: Any, now: Any, depth: int) -> bool:
         if was is now:
@@ -378,7 +378,7 @@ class ValueComparison:
         if is_a(was, NUMBERS) or is_a(now, NUMBERS):
             return is_a(was, NUMBERS) and snapshot_of(was) == snapshot_of(now)
         if issubclass(kind, Tensor):
-            return _is_made(now)  # of no use afterwards
+            return is_made(now)  # of no use afterwards
         if type(was) is not kind:
             return False
         if issubclass(kind, VALUES):
@@ -426,7 +426,7 @@ class ValueComparison:
         return all(self._is_same(a, b, depth - 1) for a, b in zip(one, other, strict=True))
 
 
-def _is_made(value: Any) -> bool:
+def is_made(value: Any) -> bool:
     """Whether it is a tensor that the captured run has made."""
     return is_a(value, Tensor) and value.storage.capture is not None
 

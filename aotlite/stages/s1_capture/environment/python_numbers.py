@@ -63,6 +63,7 @@ from aotlite.stages.s1_capture.environment.object_contents import (
     base_of,
     content_of,
     is_a,
+    is_made,
     is_object,
     spread,
 )
@@ -71,6 +72,7 @@ from aotlite.stages.s1_capture.environment.symbol_numbers import HOLDERS, in_num
 
 _CACHED = type(functools.lru_cache(print))
 _PLAIN = frozenset(PLAIN)
+_Change = tuple[AccessPath, Items, object, object]
 _ALONE = _PLAIN | {Tensor, types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType}
 """Most of the things that a function can name: none holds others, or attributes to look at."""
 
@@ -135,7 +137,7 @@ class SelfChangedNumbers:
         self,
         recorder: CaptureTrace,
         after: World,
-        changes: Iterable[tuple[AccessPath, Items, object, object]],
+        changes: Sequence[_Change],
     ) -> None:
         leaves = recorder.leaves
         self.watch.forget_what_runs_later(after)
@@ -146,7 +148,7 @@ class SelfChangedNumbers:
             location = first_read(change, leaves, searched)
             if location is not None:
                 what = _text(place, items, leaves, recorder.function)
-                self._put_back(leaves)
+                self._put_back(leaves, changes)
                 raise recorder.refuse(
                     f"a read of {what}, which the function itself changed from {_told(was)} to "
                     f"{_told(became)},",
@@ -168,7 +170,8 @@ class SelfChangedNumbers:
             place,
             (*items, GONE) if became is NOTHING and not is_a(was, NUMBERS) else items,
             owner,
-            existence=not items and (was is NOTHING or became is NOTHING),
+            existence=not items
+            and (was is NOTHING or became is NOTHING or comes and is_made(became)),
             is_number=type(was) in _PLAIN and type(became) in _PLAIN,
             is_count=type(numbers.get(items[:-1])) is itertools.count,
             comes=comes,
@@ -190,8 +193,12 @@ class SelfChangedNumbers:
             was = known.get(name_of(place), held.get(place.path[-1][1], NOTHING))
         return was, became
 
-    def _put_back(self, leaves: list[Any]) -> None:
+    def _put_back(self, leaves: list[Any], changes: Iterable[_Change]) -> None:
         """Undoes the changes, as far as objects can be written; never raises."""
+        for place, items, was, _ in changes:
+            if was is NOTHING and not items and place.path[-1:] and place.path[-1][0] == "module":
+                with contextlib.suppress(Exception):
+                    bind(place, NOTHING, leaves)
         self._settings.put_back()
         for thing, copy in self.before.held.values():
             with contextlib.suppress(Exception):
@@ -283,9 +290,7 @@ def _has_size(things: Iterable[object], depth: int) -> bool:
 
 
 # ----------------------------------------------------------------------------------- comparing
-def _changes(
-    before: World, after: World, leaves: list[Any]
-) -> Iterator[tuple[AccessPath, Items, object, object]]:
+def _changes(before: World, after: World, leaves: list[Any]) -> Iterator[_Change]:
     """(path, keys, before, after) of each number that changed, appeared or vanished, of each other
     object in whose place another one is, and of what came into an attribute that was empty."""
     comparison = ValueComparison(before.known)
