@@ -26,9 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(args: argparse.Namespace) -> None:
     """Prints the folders and their entries, or removes these. Never makes a folder."""
     if (args.action == "why") != (args.function is not None):
+        if args.function is None:
+            raise ArgumentError(
+                "cache: why has no function, expected `aotlite cache why module:name`"
+            )
         raise ArgumentError(
-            f"cache: the function is {args.function!r} for {args.action!r}, expected module:name "
-            "for 'why', and none for others"
+            f"cache: {args.action} has the function {args.function!r}, expected none: "
+            "a function is for `why`"
         )
     kernels = artifact_cache.cache_folder()
     artifacts = store.folder()

@@ -2,9 +2,10 @@
 
 `x @ w.t()` reads a frozen `w` of shape (n, k) by columns. Where n >= k the rows of the transposed
 copy are read faster. A convolution whose result has channels last multiplies rows of pixels by
-weights with channels last, which each call would copy. specs/freezing.md has the figures. The copy
-is made once. The pass runs before the fold, on forwards without backward, for backends with kernels
-of their own; those of the reference backend keep eager's bits. Results keep eager's strides.
+weights with channels last, which each call would copy: with many channels that is most of the time.
+specs/freezing.md has the figures. The copy is made once. The pass runs before the fold, on forwards
+without backward, for backends with kernels of their own; those of the reference backend keep
+eager's bits. Results keep eager's strides.
 Rule: FRZ-5.
 """
 
@@ -27,6 +28,9 @@ from aotlite.ir.ops.shape.copies import RESTRIDE
 _CONVOLUTION: Any = OPS["conv2d"]
 _WEIGHTS: dict[Any, int] = {OPS["matmul"]: 1, OPS["addmm"]: 2, _CONVOLUTION: 1}
 """Matrix products and convolutions, and the place of their right factor or weight."""
+
+_CHANNELS, _WINDOW = 512, 3
+"""The fewest channels of a group and the smallest window of a convolution that gains."""
 
 
 def laid_out(graph: Graph, frozen: Collection[object]) -> Graph:
@@ -69,12 +73,12 @@ def _strides(node: Node, weight: Any, cone: Cone) -> tuple[int, ...] | None:
 
 def _channels_last(node: Node, weight: Any) -> tuple[int, ...] | None:
     """The strides of a weight with channels last, where a convolution gives a result of that
-    layout, reads several channels, and sums up floats."""
+    layout, sums up floats, and has the channels and window of those that gained in all runs."""
     meta: Any = weight.meta
     result: Any = node.meta
     _, channels, height, width = meta.shape
-    is_product = channels > 1 and meta.dtype.is_floating_point
-    if not is_product or not is_last(result):
+    gains = channels >= _CHANNELS and min(height, width) >= _WINDOW
+    if not gains or not meta.dtype.is_floating_point or not is_last(result):
         return None
     last = height * width * channels, 1, width * channels, channels
     return None if meta.stride == last else last

@@ -152,7 +152,7 @@ def _unknown(name: str) -> ArgumentError:
     backend, *others = [field.name for field in attrs.fields(Options)]
     more = ["device_graphs", "device_graph_sizes", "freezing", "freezing_discard_parameters"]
     known = [backend, "wait", *others, *more]
-    near = difflib.get_close_matches(name, known, 3) or known
+    near = difflib.get_close_matches(name, known, 3, cutoff=0.7) or known
     if name == "freezing_discard_parameters":
         return ArgumentError(f"compile: {name} is given without freezing, expected freezing=True")
     return ArgumentError(f"compile: {name!r} is no option, expected {', '.join(near)}")

@@ -145,7 +145,10 @@ def _infos(file: zipfile.ZipFile, max_bytes: int) -> dict[str, zipfile.ZipInfo]:
     if "program.json" not in found:
         raise _wrong("there is no member program.json", "a program")
     texts = {name: each.file_size for name, each in found.items() if not name.endswith(".npy")}
-    if texts["program.json"] > _MANIFEST or sum(texts.values()) > MOST_TEXT:
+    if texts["program.json"] > _MANIFEST:
+        size = texts["program.json"]
+        raise _wrong(f"the member program.json has {size} bytes", f"at most {_MANIFEST}")
+    if sum(texts.values()) > MOST_TEXT:
         raise _wrong(f"the texts have {sum(texts.values())} bytes", f"at most {MOST_TEXT}")
     return found
 

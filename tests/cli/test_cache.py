@@ -107,6 +107,10 @@ def test_entries_of_functions_are_counted_and_removed(folder, run):
 
 
 def test_why_wants_a_function_and_others_want_none(run):
-    for words in (("why",), ("info", "a:b"), ("clear", "a:b")):
-        status, _, error = run(*words)
-        assert 2 == status and "expected module:name for 'why', and none for others" in error
+    status, _, error = run("why")
+    assert 2 == status
+    assert "cache: why has no function, expected `aotlite cache why module:name`" in error
+    for action in ("info", "clear"):
+        status, _, error = run(action, "a:b")
+        assert 2 == status
+        assert f"cache: {action} has the function 'a:b', expected none" in error

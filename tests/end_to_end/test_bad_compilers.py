@@ -148,6 +148,10 @@ def test_what_is_no_compiler_is_refused_when_it_is_given(compiler, text):
         ({"keep_inference_input_mutations": 1}, "keep_inference_input_mutations is 1, expected T"),
         ({"inference_compiler": 3}, "inference_compiler is 3, expected a name, a Backend"),
         ({"partitionn": 3}, "'partitionn' is no option, expected partition"),
+        (
+            {"precompile_backend_id": 3},
+            "'precompile_backend_id' is no option, expected backend, wait, partition",
+        ),
         ({"fullgrap": True}, "'fullgrap' is no option, expected backend, wait, partition"),
         ({"bw_compiler": 3}, "bw_compiler is 3, expected a name, a Backend or a function"),
     ],

@@ -156,7 +156,7 @@ ODD: dict[str, tuple[Callable[[], bytes], str]] = {
     "long texts": (lambda: said("records.json", (1 << 28) + 1), "bytes, expected at most"),
     "a long program.json": (
         lambda: zipped(lambda members: members.update({"program.json": b" " * 70_000})),
-        "the texts have",
+        "the member program.json has 70000 bytes, expected at most 65536",
     ),
     "bytes before it": (lambda: b"#!/bin/sh\n" + DATA, "bytes beside the members"),
     "bytes behind it": (lambda: DATA + b"\n", "bytes beside the members"),

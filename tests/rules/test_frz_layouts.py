@@ -42,28 +42,30 @@ LAST = al.channels_last
 
 
 @pytest.mark.rules("FRZ-5")
-@pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize(
+    ("groups", "channels", "size"),
+    [(1, 512, 3), (2, 512, 3), (1, 511, 3), (1, 512, 2), (2, 256, 3)],
+)
 @pytest.mark.parametrize("of_image", [al.contiguous_format, LAST])
 @pytest.mark.parametrize("of_weight", [al.contiguous_format, LAST])
 def test_a_convolution_with_a_frozen_weight_has_eagers_results_and_strides(
-    groups, size, of_image, of_weight
+    groups, channels, size, of_image, of_weight
 ):
-    """Of images with channels last the weight is copied to that layout once, and not at each
-    call. The result of others would have other strides, so their weights stay."""
-    layer = nn.Conv2d(4, 6, size, padding=size // 2, groups=groups)
+    """Of images with channels last a weight of many channels is copied to that layout once, and not
+    at each call. The result of others would have other strides, and few channels do not gain."""
+    layer = nn.Conv2d(channels * groups, 2, size, padding=1, groups=groups)
     layer.weight = nn.Parameter(layer.weight.detach().contiguous(memory_format=of_weight))
     frozen = al.freeze(layer, backend="cpu", dynamic=False)
     with al.no_grad():
         for step in range(2):
-            x = al.rand(2, 4, 5, 5).contiguous(memory_format=of_image)
+            x = al.rand(2, channels * groups, 3, 3).contiguous(memory_format=of_image)
             mine, its = frozen(x), layer(x)
-            np.testing.assert_allclose(mine.numpy(), its.numpy(), rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(mine.numpy(), its.numpy(), rtol=1e-4, atol=1e-5)
             assert its.stride() == mine.stride()
             layer.weight.mul_(1.5)
-            channels = 4 // groups
             last = size * size * channels, 1, size * channels, channels
-            is_turned = of_image is LAST and layer.weight.stride() != last
+            gains = channels >= 512 and size >= 3
+            is_turned = gains and of_image is LAST and layer.weight.stride() != last
             assert step or ("restride" in folded_ops(frozen)) == is_turned
 
 

@@ -194,6 +194,46 @@ def test_a_model_has_the_range_of_its_dim_or_is_refused(name: str, least: int | 
         check(list(found), tuple(np.asarray(y) for y in (its if type(its) is tuple else (its,))))
 
 
+NARROWER: dict[str, Callable[[Any], Any]] = {
+    "s0 < 8": lambda x: x * 2 if x.shape[0] < 8 else x,
+    "s0 > 3": lambda x: x * 2 if x.shape[0] > 3 else x,
+    "s0 != 6": lambda x: x if x.shape[0] == 6 else x * 2,
+    "s0 % 2 == 0": lambda x: x * 2 if x.shape[0] % 2 == 0 else x,
+    "s0 ** 2 < 64": lambda x: x * 2 if x.shape[0] ** 2 < 64 else x,
+    "s0 <= 7": lambda x: x * min(x.shape[0], 7),
+    "(s0 + 400) % 700 != 699": lambda x: x if (x.shape[0] + 400) % 700 == 699 else x * 2,
+}
+
+
+@pytest.mark.rules("ICH-9")
+@pytest.mark.parametrize("condition", NARROWER)
+def test_conditions_of_the_users_code_do_not_narrow_a_declared_range(condition: str) -> None:
+    """Another runtime checks no condition: it computed the other branch's values for these."""
+    most = 8 if "700" not in condition else 2000
+    names = {"x": {0: al.Dim("n", min=3, max=most)}}
+    made = program(NARROWER[condition], al.ones(4, 3), dynamic_shapes=names)
+    with pytest.raises(al.UnsupportedError, match=r"needs .*s0.*, which is false for s0 = \d+, "):
+        to_onnx(made)
+    free = program(NARROWER[condition], al.ones(4, 3), dynamic_shapes={"x": {0: al.Dim("n")}})
+    assert to_onnx(free).graph.node
+
+
+@pytest.mark.rules("ICH-9")
+def test_two_declared_ranges_are_not_narrowed_to_equal_sizes() -> None:
+    def compared(x: Any, y: Any) -> Any:
+        return x.sum() if x.shape[0] <= y.shape[0] else y.sum()
+
+    dims = [al.Dim(name, min=2, max=9) for name in "ab"]
+    for other in dims[0], al.Dim("c"), dims[1]:
+        names = {"x": {0: dims[0]}, "y": {0: other}}
+        made = program(compared, al.ones(4), al.ones(5 - (other is dims[0])), dynamic_shapes=names)
+        if other is dims[1]:
+            with pytest.raises(al.UnsupportedError, match="needs s0 <= s1, which is false for s0"):
+                to_onnx(made)
+        else:
+            assert to_onnx(made).graph.node
+
+
 @pytest.mark.rules("ICH-9")
 def test_stablehlo_has_numbers_for_sizes() -> None:
     compiled, _ = model_of(lambda x: x * 2, al.ones(6, 4))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 import attrs
@@ -102,19 +102,35 @@ def with_demands(sizes: ProgramSizes, demands: Demands | None) -> ProgramSizes:
 
 
 def check_range(graph: Graph, guards: Sequence[Any] | None, sizes: ProgramSizes) -> None:
-    """Raises UnsupportedError if a condition excludes a size that a declared range (of a `Dim`, of
-    `mark_dynamic`) and the guards allow. Tried are the first and last sizes of each range.
+    """Raises UnsupportedError if a condition, of the user's code or of an op, excludes a size that
+    a declared range (of a `Dim`, of `mark_dynamic`) has. Tried are the first and last sizes.
 
     Symbols without a declared range are for the sizes that meet the conditions.
     """
     table = table_in(graph)
     if table is None or any(each.hint is None for each in table.symbols.values()):
         return
-    allowed = [_condition(each) for each in (table.log if guards is None else guards)]
-    for values in _tried(table):
+    declared = {n for n, each in table.symbols.items() if each.room not in _ANY_SIZE}
+    found = {each: _names(each) for each in sizes.conditions}
+    for condition, names in found.items():
+        if len(names) == 1 and names <= declared:
+            _check(graph, [condition], [], _each_size(table, min(names), condition))
+    both = [each for each, names in found.items() if len(names) > 1 and names & declared]
+    asked = [_condition(each) for each in (table.log if guards is None else guards)]
+    allowed = [each for each in asked if not _names(each) <= declared]
+    _check(graph, both, allowed, _tried(table, declared) if both else ())
+
+
+def _check(
+    graph: Graph,
+    conditions: Sequence[Condition],
+    allowed: Sequence[Condition],
+    tried: Iterable[Mapping[str, int]],
+) -> None:
+    for values in tried:
         if any(_fails(each, values) for each in allowed):
             continue
-        failed = next((each for each in sizes.conditions if _fails(each, values)), None)
+        failed = next((each for each in conditions if _fails(each, values)), None)
         if failed is not None:
             found = ", ".join([f"{name} = {size}" for name, size in values.items()])
             error = UnsupportedError(
@@ -122,24 +138,51 @@ def check_range(graph: Graph, guards: Sequence[Any] | None, sizes: ProgramSizes)
                 f"for {found}, expected a model for all sizes of the declared range"
             )
             error.add_note("Instead: give the Dim a min or max that leaves this size out, or none.")
+            if len(values) > 1 and failed[1] == "==":
+                error.add_note("Sizes that are always equal have one Dim.")
             raise error
 
 
-_TRIED: Final = 17
+_ANY_SIZE: Final = ((0, None), (None, None))
+_TRIED: Final = 1024  # of one symbol: its conditions alone are evaluated
+_TRIED_TOGETHER: Final = 17
 
 
-def _tried(table: Any) -> Iterator[dict[str, int]]:
-    """Sizes of declared ranges: each symbol's first and last ones, beside the trace's others."""
-    for name, symbol in table.symbols.items():
-        if symbol.room in ((0, None), (None, None)):
-            continue
-        least, most = table.range(table.named(name))
-        first = range(least, least + _TRIED)
-        last = () if most is None else range(max(least, most - _TRIED), most + 1)
-        shared = [hint for hint in table.hints.values() if hint >= least]
-        for size in dict.fromkeys([*first, *last, *shared]):
-            if most is None or size <= most:
-                yield {**table.hints, name: size}
+def _names(condition: Condition) -> set[str]:
+    trees = [size_tree(text) for text in (condition[0], condition[2])]
+    nodes = [node for tree in trees if tree is not None for node in ast.walk(tree)]
+    return {each.id for each in nodes if isinstance(each, ast.Name)} - {"min", "max"}
+
+
+def _each_size(table: Any, name: str, condition: Condition) -> Iterator[dict[str, int]]:
+    """The first and last sizes of a range, and those at the numbers of the condition."""
+    trees = [size_tree(text) for text in (condition[0], condition[2])]
+    nodes = [node for tree in trees if tree is not None for node in ast.walk(tree)]
+    numbers = [each.value for each in nodes if isinstance(each, ast.Constant)]
+    near = [number + step for number in numbers if type(number) is int for step in (-1, 0, 1)]
+    for size in _ends(table, name, _TRIED, near):
+        yield {name: size}
+
+
+def _ends(table: Any, name: str, count: int, more: Sequence[int] = ()) -> list[int]:
+    least, most = table.symbols[name].room  # the declared range, which no guard has narrowed
+    least = least or 0
+    first = range(least, least + count)
+    last = () if most is None else range(max(least, most - count), most + 1)
+    tried = dict.fromkeys([*first, *last, *more])
+    return [size for size in tried if size >= least and (most is None or size <= most)]
+
+
+def _tried(table: Any, declared: Set[str]) -> Iterator[dict[str, int]]:
+    """Sizes of declared ranges: each symbol's first and last ones, beside the trace's others; and
+    all symbols' first ones, and last ones."""
+    hints = list(table.hints.values())
+    tried = {name: _ends(table, name, _TRIED_TOGETHER, hints) for name in table.hints}
+    for name in sorted(declared):
+        for size in tried[name]:
+            yield {**table.hints, name: size}
+    for end in (min, max):
+        yield {**table.hints, **{name: end(tried[name]) for name in sorted(declared)}}
 
 
 def _fails(condition: Condition, values: Mapping[str, int]) -> bool:

@@ -309,7 +309,7 @@ class Snapshotter:
         kind = type(value)
         if kind in _EXACT and not inside:
             return self._add(holder, key, _is_exact, (kind, value))
-        known = self._met.get(id(given_for(value)))
+        known = self._met.get(id(value), self._met.get(id(given_for(value))))
         if known is not None:
             return self._add(holder, key, None, known)
         if isinstance(value, Tensor):
