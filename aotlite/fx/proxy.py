@@ -119,7 +119,11 @@ class FxProxy(Tensor):
         return tuple(found) if isinstance(found, ProxyResults) else found
 
     def _apply(self, op: Op, args: tuple[object, ...]) -> Any:
-        if any(isinstance(each, FxProxy) for each in op.operands(args)):
+        operands = op.operands(args)
+        for each in operands:
+            if isinstance(each, FxNode):
+                each._apply(op, args)  # it raises: what to write instead
+        if any(isinstance(each, FxProxy) for each in operands):
             return super()._apply(op, args)
         given, named = op.schema.given(args)  # a value of this one's size, such as zeros_like
         found = self.tracer.create_proxy("call_function", op, given, named)

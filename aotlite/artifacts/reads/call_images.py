@@ -14,6 +14,7 @@ import numpy as np
 from aotlite import cuda
 from aotlite.artifacts.reads.function_names import own_package
 from aotlite.artifacts.reads.value_images import Images, facts_words
+from aotlite.autograd.multithreading import is_multithreading_enabled
 from aotlite.backends import threads
 from aotlite.eager.base import modes
 from aotlite.eager.base.modes import STATE
@@ -68,6 +69,7 @@ STATES: Mapping[str, Callable[[], object]] = {
     "is_grad_enabled": modes.is_grad_enabled,
     "is_inference_mode_enabled": modes.is_inference_mode_enabled,
     "is_anomaly_enabled": modes.is_anomaly_enabled,
+    "is_multithreading_enabled": is_multithreading_enabled,
 }
 """Questions for what the whole process or thread has set: their answers are reads."""
 UNKEPT: Mapping[Any, str] = {
