@@ -260,10 +260,12 @@ def _asked_by_protocols(names: set[str]) -> set[str]:
     """The names that a `runtime_checkable` protocol asks for. `isinstance` looks for them in the
     bodies of classes, and keeps the answer for a class for ever."""
     generic: type = Generic
-    roots = [each for each in generic.__subclasses__() if each.__name__ == "Protocol"]
+    known: list[type] = generic.__subclasses__()
+    roots = [each for each in known if each.__name__ == "Protocol"]
     asked: set[str] = set()
     for root in roots:
-        for kind in type.__subclasses__(root):
+        protocols: list[type] = type.__subclasses__(root)
+        for kind in protocols:
             if is_users(kind) and getattr(kind, "_is_runtime_protocol", False):
                 for cls in kind.__mro__:
                     asked |= names & {*vars(cls), *vars(cls).get("__annotations__", ())}
