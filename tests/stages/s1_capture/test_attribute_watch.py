@@ -10,7 +10,10 @@ import abc
 import contextlib
 import dataclasses
 import functools
+import gc
 import threading
+import types
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -23,6 +26,13 @@ from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
 
 pytestmark = pytest.mark.rules("CAP-14")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_protocols_stay() -> Iterator[None]:
+    """What a protocol of these tests asks for is not watched anywhere as long as it lives."""
+    yield
+    gc.collect()
 
 
 class Root:
@@ -373,3 +383,25 @@ def test_programs_over_classes_do_what_eager_does_and_leave_the_classes_as_it_do
         body = random.choice([*BODIES])
         compiled += assert_as_eager(body, random.sample(LINES, random.randrange(2, 7)))
     assert compiled > 10
+
+
+def test_objects_are_not_asked_for_their_class() -> None:
+    """Where classes have been watched, the next search looks into all that it finds."""
+
+    class Counted:
+        def __init__(self) -> None:
+            self.n = 0
+
+    class Lazy:
+        @property  # type: ignore[misc]
+        def __class__(self) -> Any:
+            raise RuntimeError("asked")
+
+    counted, holds = Counted(), types.SimpleNamespace(count=2, lazy=Lazy())
+
+    def counts(x: Any) -> Any:
+        counted.n += 1
+        return x * 2
+
+    assert al.compile(counts)(al.ones(2)).tolist() == [2.0, 2.0]
+    assert al.compile(lambda x: x * holds.count)(al.ones(2)).tolist() == [2.0, 2.0]

@@ -14,12 +14,14 @@ import contextlib
 import functools
 import gc
 import itertools
+import os
 import sys
 import types
 import weakref
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Collection, Iterable, Iterator, Sized
 from typing import Any, Generic, Protocol
 
+import attr
 import attrs
 
 from aotlite.eager.base.tensor import Tensor
@@ -40,7 +42,12 @@ from aotlite.stages.s1_capture.environment.bytecode_reads import (
 )
 from aotlite.stages.s1_capture.environment.number_reads import texts_in
 from aotlite.stages.s1_capture.environment.number_search import World
-from aotlite.stages.s1_capture.environment.object_contents import NAMESPACES, attributes, is_object
+from aotlite.stages.s1_capture.environment.object_contents import (
+    NAMESPACES,
+    attributes,
+    is_a,
+    is_object,
+)
 from aotlite.stages.s1_capture.grad_attribute import GradAttributes
 from aotlite.stages.s1_capture.metadata_mutations import MetadataMutations
 
@@ -49,6 +56,10 @@ _KINDS: weakref.WeakSet[type] = weakref.WeakSet()
 """The classes in which descriptors stand, or stood."""
 _METHODS = (types.FunctionType, classmethod, staticmethod)
 _SLOT = types.MemberDescriptorType
+_TESTS = frozenset("isinstance issubclass singledispatch singledispatchmethod dispatch".split())
+"""Names by which code asks for the class of an object."""
+_OF_ATTRS = os.path.dirname(attr.__file__) + os.sep
+"""Methods that attrs adds ask for no protocol."""
 _LOOKS = frozenset(
     "vars __dict__ __mro__ dir getmembers getmembers_static getattr_static classify_class_attrs "
     "dataclass make_dataclass create_autospec mock update_abstractmethods".split()
@@ -118,7 +129,8 @@ class AttributeWatch:
             for kind, own in held.items()
             for name in {*filter(own.get, own), *names.stored, *_cached(kind)} & loaded
         ]
-        asked = _asked_by_protocols({name for _, name, _ in found})
+        asks = _may_ask_protocols(codes)
+        asked = _asked_by_protocols({name for _, name, _ in found}) if asks else set()
         with _LOCK:
             for kind, name, is_held in found:
                 is_seen = name in asked or names.is_deleted(name) and name not in vars(kind)
@@ -153,7 +165,7 @@ class AttributeWatch:
         if recorder is None or not self._is_known:
             return
         targets = [node.target for node in recorder.nodes]
-        is_own = any(isinstance(each, Op) and each not in BUILT_IN for each in targets)
+        is_own = any(is_a(each, Op) and each not in BUILT_IN for each in targets)
         names = {name for code in world.codes for c in with_inner(code) for name in c.co_names}
         if is_own or recorder.data.keeps or not _SAVING.isdisjoint(names):
             self.forget()
@@ -210,7 +222,7 @@ def without_watches(world: World) -> World:
 
 def _see_through_all(world: World) -> None:
     for kind, own in world.held.values():
-        if isinstance(kind, type):
+        if is_a(kind, type):
             _see_through(own)
     for _, found in world.numbers.values():
         _see_through(found)
@@ -234,14 +246,14 @@ def _may_look(world: World, codes: list[types.CodeType]) -> bool:
     if "__class__" in texts | _names(codes, ("STORE_ATTR",)) or not _LOOKED.isdisjoint(texts):
         return True
     met = list(world.met.values())
-    hooks = [code for each in met if isinstance(each, type) for code in _hooks_of(each)]
+    hooks = [code for each in met if is_a(each, type) for code in _hooks_of(each)]
     if any(not _LOOKS.isdisjoint(code.co_names) for code in (*codes, *hooks)):
         return True
     return any(_is_of_mock(each) for each in met)
 
 
 def _is_of_mock(thing: object) -> bool:
-    named = thing if isinstance(thing, (type, types.FunctionType)) else type(thing)
+    named = thing if is_a(thing, (type, types.FunctionType)) else type(thing)
     return named.__module__ == "unittest.mock"
 
 
@@ -254,6 +266,14 @@ def _hooks_of(kind: type) -> Iterator[types.CodeType]:
             function = getattr(found, "__func__", found)
             if type(function) is types.FunctionType:
                 yield from with_inner(function.__code__)
+
+
+def _may_ask_protocols(codes: Collection[types.CodeType]) -> bool:
+    """Whether code tests classes: by name, by a class pattern, or by dispatch on them."""
+    codes = [code for code in codes if not code.co_filename.startswith(_OF_ATTRS)]
+    if any(not _TESTS.isdisjoint((*code.co_names, *code.co_freevars)) for code in codes):
+        return True
+    return any(step.opname == "MATCH_CLASS" for code in codes for step in steps_of(code))
 
 
 def _asked_by_protocols(names: set[str]) -> set[str]:
@@ -346,7 +366,7 @@ def _can_watch(kind: type, name: str, *, is_held: bool) -> bool:
         return True
     if type(_found(kind, "__dict__")) is not types.GetSetDescriptorType:
         return False  # there is none, or a property of the user's
-    if isinstance(found, _METHODS) and not is_held:
+    if is_a(found, _METHODS) and not is_held:
         return False
     return not any(hasattr(type(found), each) for each in ("__set__", "__delete__"))
 
@@ -404,7 +424,7 @@ class _Watched:
         for holder in gc.get_referrers(self):
             if type(holder) is not dict:
                 continue
-            owners = [x for x in gc.get_referrers(holder) if isinstance(x, type)]
+            owners = [x for x in gc.get_referrers(holder) if is_a(x, type)]
             kinds = [kind for kind in owners if vars(kind).get(self.name) is self]
             for kind in kinds:
                 self._give_back(kind)
