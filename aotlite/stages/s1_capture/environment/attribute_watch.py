@@ -19,7 +19,7 @@ import sys
 import types
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Sized
-from typing import Any, Generic, Protocol
+from typing import Any, Generic, Protocol, cast
 
 import attr
 import attrs
@@ -246,7 +246,8 @@ def _may_look(world: World, codes: list[types.CodeType]) -> bool:
     if "__class__" in texts | _names(codes, ("STORE_ATTR",)) or not _LOOKED.isdisjoint(texts):
         return True
     met = list(world.met.values())
-    hooks = [code for each in met if is_a(each, type) for code in _hooks_of(each)]
+    kinds = [cast(type, each) for each in met if is_a(each, type)]
+    hooks = [code for kind in kinds for code in _hooks_of(kind)]
     if any(not _LOOKS.isdisjoint(code.co_names) for code in (*codes, *hooks)):
         return True
     return any(_is_of_mock(each) for each in met)
