@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aotlite.descriptors.argument_words import ArgumentWords
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import ExportError, noted
 from aotlite.ir.graph import Graph, Node
@@ -33,17 +34,17 @@ def repeats(leaves: Sequence[Any], first: int) -> dict[int, int]:
     return found
 
 
-def check_unwritten(meta: FunctionMeta, again: Mapping[int, int], state: int) -> None:
+def check_unwritten(meta: FunctionMeta, again: Mapping[int, int], words: ArgumentWords) -> None:
     """Raises ExportError for an argument that is there again and is changed: what is written to one
     of its places is seen at the other, and the graph has an input for each."""
     places = {Primal(place) for pair in again.items() for place in pair}
     for each in meta.inputs:
         if each.role in places and (each.writes or each.changes):
-            number = each.role.index - state
+            word = words.leaves[each.role.index]
             raise noted(
                 ExportError(
-                    f"export: user input {number} is passed twice and is changed, expected a "
-                    "tensor that is only read, or one for each place"
+                    f"export: argument {word} is passed twice and is changed, expected a tensor "
+                    "that is only read, or one for each place"
                 ),
                 "Pass a clone of it. (EXP-14)",
             )

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.descriptors.argument_words import ArgumentWords
 from aotlite.eager.base.tensor import Tensor
 from aotlite.export.fake_mode import check_one_mode
 from aotlite.ir.errors import ArgumentError, ExportError, noted
@@ -49,15 +50,16 @@ class CapturedCut:
     joint: Graph
     """The graph behind stage 7."""
 
-    def check_arguments(self, state: int) -> None:
-        """Raises ExportError for an argument behind number `state` that is reached by another path
+    def check_arguments(self, words: ArgumentWords) -> None:
+        """Raises ExportError for an argument behind the state that is reached by another path
         too: the graph has one input for both, and a caller could pass another tensor (EXP-1)."""
         for index, place in self.reached.items():
-            if index >= state:
+            if index >= words.count:
+                way = words.named(f"{place}")
                 raise noted(
                     ExportError(
-                        f"export: user input {index - state} is also reached as {place}, expected "
-                        "a tensor that is reached by one path"
+                        f"export: argument {words.leaves[index]} is also reached as {way}, "
+                        "expected a tensor that is reached by one path"
                     ),
                     "Pass that tensor as an argument alone, or reach it only outside. (EXP-1)",
                 )

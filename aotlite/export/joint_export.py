@@ -9,12 +9,14 @@ Rules: EXP-14, EXP-15. Spec: `specs/export.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 
 from aotlite.api import CompiledFunction
 from aotlite.descriptors import BufferInput, GraphDescriptors, Names, ParamInput
+from aotlite.descriptors.argument_words import ArgumentWords
 from aotlite.descriptors.kinds import AnyDescriptor
 from aotlite.descriptors.place_words import parameter_names
 from aotlite.eager.base.modes import enable_grad, no_grad
@@ -84,17 +86,21 @@ def aot_export_joint_simple(
         keep_inference_input_mutations=False,
         decompositions=decompositions,
     )
-    with enable_grad() if trace_joint else no_grad():
-        cut = cut_of(func, apart(call_of(args, {})), how)
-    _check_simple(cut)
+    words = ArgumentWords.of(func, args, {})
+    with words.naming():
+        call = apart(call_of(args, {}))
+    words.check(call.leaves)
+    with enable_grad() if trace_joint else no_grad(), words.naming():
+        cut = cut_of(func, call, how)
+    _check_simple(cut, words)
     if not cut.meta.training:
         return _with_every_slot(cut.partition.forward, ())
     return _with_every_slot(cut.joint, [k for k, x in enumerate(args) if isinstance(x, Tensor)])
 
 
-def _check_simple(cut: CapturedCut) -> None:
+def _check_simple(cut: CapturedCut, words: ArgumentWords) -> None:
     """Refuses what needs a calling convention of its own (EXP-15)."""
-    cut.check_arguments(0)
+    cut.check_arguments(words)
     spec = cut.containers.spec
     if (
         spec is None
@@ -115,7 +121,7 @@ def _check_simple(cut: CapturedCut) -> None:
             ExportError("export: the function draws random numbers, expected one that does not"),
             "aot_export_module has the generator's state in its signature. (RNG-7, EXP-15)",
         )
-    check_effects(cut.meta, "the function", _words, "EXP-15")
+    check_effects(cut.meta, "the function", partial(_words, words), "EXP-15")
     for each in cut.meta.inputs:
         if isinstance(each.role, Hidden):
             raise noted(
@@ -128,7 +134,8 @@ def _check_simple(cut: CapturedCut) -> None:
         if each.writes:
             raise noted(
                 ExportError(
-                    f"export: the function writes {each.place}, expected one that does not"
+                    f"export: the function writes {_words(words, each.role)}, expected one that "
+                    "does not"
                 ),
                 "aot_export_module exports what is written. (EXP-15)",
             )
@@ -151,8 +158,10 @@ def _check_simple(cut: CapturedCut) -> None:
             )
 
 
-def _words(role: Any) -> str:
-    return f"argument {role.index}" if isinstance(role, Primal) else str(role).replace("_", " ")
+def _words(words: ArgumentWords, role: Any) -> str:
+    if isinstance(role, Primal):
+        return f"argument {words.leaves[role.index]}"
+    return str(role).replace("_", " ")
 
 
 def _wrapper_refused(what: str) -> Exception:
@@ -259,16 +268,18 @@ def aot_export_joint_with_descriptors(
     if not isinstance(mod, Module):
         raise ArgumentError(f"export: the module is {mod!r}, expected a Module")
     function = StateCall(mod, LiftedState.of(mod))
-    function.state.check_apart(leaves_of((listed(args), dict(kwargs or {}))))
+    positional, by_name = listed(args), dict(kwargs or {})
+    words = ArgumentWords.of(mod, positional, by_name, function.state.names)
+    function.state.check_apart(leaves_of((positional, by_name)), words)
     how = make_options(backend="reference", dynamic=False, decompositions=decompositions)
-    given = (list(function.state.tensors), *listed(args))
-    passed = call_of(given, dict(kwargs or {}))
+    with words.naming():
+        passed = call_of((list(function.state.tensors), *positional), by_name)
     call = apart(passed)
-    with enable_grad():
+    words.check(call.leaves)
+    with enable_grad(), words.naming():
         cut = cut_of(function, call, how)
-    cut.check_arguments(len(function.state.tensors))
-    count = len(function.state.tensors)
-    check_unwritten(cut.meta, repeats(passed.leaves, count), count)
+    cut.check_arguments(words)
+    check_unwritten(cut.meta, repeats(passed.leaves, words.count), words)
     if not cut.meta.training:
         raise ExportError(
             "export: no result is differentiable, expected a Module with a parameter or argument "

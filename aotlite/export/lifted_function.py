@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from aotlite.autograd import grad
+from aotlite.descriptors.argument_words import ArgumentWords
 from aotlite.eager.base.modes import no_grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
@@ -50,15 +51,15 @@ class LiftedState:
         places = [tuple([(id(p.owner), p.name) for p in each[1:]]) for each in found.values()]
         return cls(tuple(names), tuple([e[0] for e in found.values()]), tuple(places), tied)
 
-    def check_apart(self, leaves: Sequence[object]) -> None:
+    def check_apart(self, leaves: Sequence[object], words: ArgumentWords) -> None:
         """Raises ExportError for an argument that is a parameter or buffer itself: the graph has
         one input for both, and a caller could pass another tensor (EXP-1)."""
         names = {id(each): name for name, each in zip(self.names, self.tensors, strict=True)}
-        for number, leaf in enumerate(leaves):
+        for word, leaf in zip(words.leaves[words.count :], leaves, strict=True):
             if isinstance(leaf, Tensor) and id(leaf) in names:
                 raise noted(
                     ExportError(
-                        f"export: user input {number} is {names[id(leaf)]!r} of the Module, "
+                        f"export: argument {word} is {names[id(leaf)]!r} of the Module, "
                         "expected another tensor"
                     ),
                     "Pass a clone of it, or let forward read the Module's own. (EXP-1)",

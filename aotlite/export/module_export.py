@@ -7,7 +7,6 @@ cut is the exported graph, since a step that computes its gradients itself has n
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ import attrs
 import numpy as np
 import optree
 
-from aotlite.descriptors.kinds import path_text
+from aotlite.descriptors.argument_words import ArgumentWords
 from aotlite.descriptors.place_words import parameter_names
 from aotlite.eager.base.modes import is_grad_enabled, set_grad_enabled
 from aotlite.eager.base.tensor import Tensor
@@ -41,7 +40,6 @@ from aotlite.ir.graph.role import (
 from aotlite.ir.graph.verify import verify
 from aotlite.nn.module import Module
 from aotlite.pipeline.arguments import call_of
-from aotlite.pipeline.containers.leaf_paths import leaf_paths
 from aotlite.pipeline.options import make_options
 from aotlite.stages.s7_simplify.common_subexpressions import eliminate_dead_code
 
@@ -86,7 +84,7 @@ def aot_export_module(
     """
     loss = _loss_index(trace_joint, output_loss_index, pre_dispatch)
     arguments = listed(args), dict(kwargs or {})
-    lifted = _lifted(mod, arguments, loss)
+    lifted, words = _lifted(mod, arguments, loss)
     options = make_options(
         backend="reference",
         keep_inference_input_mutations=False,
@@ -96,28 +94,33 @@ def aot_export_module(
         stages=PRE_DISPATCH_STAGES if pre_dispatch else {},
     )
     with set_grad_enabled(trace_joint or (pre_dispatch and is_grad_enabled())):
-        call = apart(call_of((list(lifted.state.tensors), *arguments), {}))
+        with words.naming():
+            call = apart(call_of((list(lifted.state.tensors), *arguments), {}))
+        words.check(call.leaves)
         try:
-            cut = cut_of(lifted, call, options)
+            with words.naming():
+                cut = cut_of(lifted, call, options)
         except GuardError as error:
-            raise _by_names(error, lifted.state, mod, arguments) from error
-    convention = _Convention(lifted, arguments, cut)
+            raise _fixed_size(error, words) from error
+    convention = _Convention(lifted, arguments, words, cut)
     convention.check()
     graph = convention.graph()
     verify(graph, functional=True, stage="export")
     return graph, convention.signature()
 
 
-def _lifted(module: Any, arguments: Any, loss: int | None) -> LiftedFunction:
-    """The function that is captured. Raises ExportError for a Module or arguments with wrappers,
-    and for an argument that is a tensor of the Module."""
+def _lifted(module: Any, arguments: Any, loss: int | None) -> tuple[LiftedFunction, ArgumentWords]:
+    """The function that is captured, and words for what it is called with. Raises ExportError for
+    a Module or arguments with wrappers, and for an argument that is a tensor of the Module."""
     if not isinstance(module, Module):
         raise ArgumentError(f"export: the module is {module!r}, expected a Module")
     _check_no_wrappers(leaves_of(arguments))
     state = LiftedState.of(module)
     _check_no_wrappers(list(state.tensors))
-    state.check_apart(leaves_of(arguments))
-    return LiftedFunction(module, state, loss)
+    args, kwargs = arguments
+    words = ArgumentWords.of(module, args, kwargs, state.names, nested=True)
+    state.check_apart(leaves_of(arguments), words)
+    return LiftedFunction(module, state, loss), words
 
 
 def _loss_index(trace_joint: bool, index: Any, pre_dispatch: bool) -> int | None:
@@ -164,33 +167,14 @@ def _shapes(module: Module, arguments: Any, given: Any) -> Any:
     return {"args": of_args, "kwargs": {name: given.get(name) for name in kwargs}}
 
 
-def _by_names(error: GuardError, state: LiftedState, module: Module, given: Any) -> ExportError:
-    """The error of a size that the Module fixes, by the names of parameters and arguments in place
-    of the numbers that they have in the lifted function."""
-    count, names = len(state.names), [repr(each) for each in state.names]
-    of_args = parameter_names(module)
-    for which, first, *rest in leaf_paths(given):
-        is_named = which == 0 and first < len(of_args)
-        name = of_args[first] if is_named else f"args[{first}]" if which == 0 else first
-        names.append(path_text((name, *rest)))
-
-    def named(text: str) -> str:
-        return _NUMBERED.sub(
-            lambda at: names[int(at[1])] if int(at[1]) < len(names) else at[0], text
-        )
-
-    made = ExportError(named(f"{error}".partition("\n")[0]).replace("compile: ", "export: ", 1))
+def _fixed_size(error: GuardError, words: ArgumentWords) -> ExportError:
+    """The error of a size that the Module fixes, which may be one of a parameter's."""
+    made = ExportError(f"{error}".partition("\n")[0])
     for note in getattr(error, "__notes__", ()):
-        of = [int(each) for each in _NUMBERED.findall(note)]
-        is_fixed = bool(of) and min(of) < count
-        advice = (
-            f"{names[min(of)]} of the Module has this size, too: leave it out of " if of else ""
-        )
-        noted(made, f"{advice}dynamic_shapes." if is_fixed else named(note))
+        name = next((each for each in words.state if f"of {each} " in note), None)
+        advice = f"{name} of the Module has this size, too: leave it out of dynamic_shapes."
+        noted(made, note if name is None else advice)
     return made
-
-
-_NUMBERED = re.compile(r"argument (\d+)")
 
 
 def _check_no_wrappers(tensors: list[Any]) -> None:
@@ -208,6 +192,7 @@ class _Convention:
 
     lifted: LiftedFunction
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    words: ArgumentWords
     cut: CapturedCut
 
     @property
@@ -217,7 +202,7 @@ class _Convention:
     def check(self) -> None:
         """Refuses what the convention cannot say (EXP-5, EXP-6)."""
         meta = self.cut.meta
-        self.cut.check_arguments(self._count)
+        self.cut.check_arguments(self.words)
         joint = self.lifted.loss is not None
         check_effects(meta, "forward", self._name, "EXP-5", hooks=joint)
         for each in meta.inputs:
@@ -251,7 +236,7 @@ class _Convention:
         if role.index < self._count:
             kind = "parameter" if role.index < self.lifted.state.parameters else "buffer"
             return f"{kind} {self.lifted.state.names[role.index]!r}"
-        return f"user input {role.index - self._count}"
+        return f"argument {self.words.leaves[role.index]}"
 
     # --- the graph
     def graph(self) -> Graph:

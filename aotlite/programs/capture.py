@@ -15,6 +15,7 @@ import attrs
 import optree
 
 from aotlite.api import CompiledFunction
+from aotlite.descriptors.argument_words import ArgumentWords
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.storage_overlap import foreign_overlaps, have_common_memory
 from aotlite.eager.tracked_objects import TrackedObject
@@ -81,9 +82,13 @@ def captured_program(
 ) -> Made:
     """The program of a function, a Module or a compiled function, for arguments like these."""
     fn, options = _options(function, dynamic_shapes)
-    call = call_of(args, kwargs)
+    words = ArgumentWords.of(fn, args, kwargs)
+    with words.naming():
+        call = call_of(args, kwargs)
+    words.check(call.leaves)
     refused: list[str] = []
-    sizes = symbolic_sizes(fn, call, (), options, {}, refused)
+    with words.naming():
+        sizes = symbolic_sizes(fn, call, (), options, {}, refused)
     name = name_from(getattr(fn, "__name__", type(fn).__name__))
     given = call.leaves, call.tensors(), flat_results, name, sizes, refused
     request = Request(fn, on_leaves(fn, call), *given)
@@ -97,7 +102,7 @@ def captured_program(
         taking = _Taking(captured, cut, call, arguments, compilation, fn)
         made.append(taking.program(name, order, seen))
 
-    with watching() as seen, compiling(request, compilation):
+    with words.naming(), watching() as seen, compiling(request, compilation):
         retraced(request, compilation, rest)
     (program,) = made
     return attrs.evolve(

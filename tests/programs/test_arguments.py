@@ -69,19 +69,19 @@ TWICE: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a Module": (
         lambda: aot_export_module(OTHER, (GIVEN,)),
-        "user input 0 is also reached as GIVEN",
+        "argument a is also reached as GIVEN",
     ),
     "its parameter": (
         lambda: aot_export_module(MODULE, (MODULE.weight,)),
-        "user input 0 is 'weight' of the Module",
+        "argument a is 'weight' of the Module",
     ),
     "a joint": (
         lambda: aot_export_joint_simple(times, (GIVEN,), trace_joint=False),
-        "user input 0 is also reached as GIVEN",
+        "argument a is also reached as GIVEN",
     ),
     "a described joint": (
         lambda: aot_export_joint_with_descriptors(OTHER, (GIVEN,)),
-        "user input 0 is also reached as GIVEN",
+        "argument a is also reached as GIVEN",
     ),
 }
 

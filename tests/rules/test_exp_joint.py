@@ -75,7 +75,7 @@ def test_simple_graph_without_gradients_has_the_functions_signature() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
-    "a write": (lambda x: (x.mul_(2) + 1,), "the function writes argument 0, expected one that d"),
+    "a write": (lambda x: (x.mul_(2) + 1,), "the function writes argument x, expected one that d"),
     "an argument": (lambda x: (x,), "result 0 is an argument itself, expected a tensor of its own"),
     "a view of an argument": (lambda x: (x * 2, x.t()), "result 1 is a view of an argument, exp"),
     "views": (lambda x: ((y := x * 2)[0], y[1]), "result 0 is a view of an intermediate value"),

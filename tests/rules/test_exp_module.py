@@ -358,12 +358,12 @@ BOTH: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], str]] =
     "metadata": (
         transposes,
         lambda: (al.ones(4, 3),),
-        r"changes the metadata of user input 0 from f32\[4, 3\] to f32\[3, 4\]\[1, 3\], expected",
+        r"changes the metadata of argument args\[0\] from f32\[4, 3\] to f32\[3, 4\]\[1, 3\], ",
     ),
     "overlap": (
         lambda self, x, y: (x.add_(1), y + 1),
         lambda: (lambda base: (base[1:], base[:-1]))(al.ones(4, 3)),
-        "user input 0 and user input 1 share the memory .*, and one of them is written",
+        r"argument args\[0\] and argument args\[1\] share the memory .*, and one of them is w",
     ),
     "a wrapper": (
         lambda self, x: (x * 2,),

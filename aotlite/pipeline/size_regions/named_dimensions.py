@@ -70,12 +70,13 @@ def check_bounds(what: str, least: object, most: object) -> None:
         )
 
 
-def wrapped_dim(what: str, dim: int, ndim: int, which: str = "the tensor") -> int:
+def wrapped_dim(what: str, dim: int, ndim: int) -> int:
     """`wrap_dim`, which takes True for 1, and 0 of a number. Raises ArgumentError for both."""
     if type(dim) is bool:
         raise ArgumentError(f"{what}: a dimension is {dim!r}, expected an int")
     if ndim == 0:
-        raise ArgumentError(f"{what}: {which} has no dimension, expected one of dimension {dim!r}")
+        has = "the tensor has no dimension"
+        raise ArgumentError(f"{what}: {has}, expected one of dimension {dim!r}")
     return wrap_dim(dim, ndim, op=what)
 
 
@@ -279,7 +280,7 @@ def _of_tensor(shapes: object, leaf: object, where: str) -> dict[int, SizeReques
         )
     found: dict[int, SizeRequest | None] = {}
     for dim, each in shapes.items():
-        wrapped = wrapped_dim("dynamic_shapes", dim, leaf.ndim, where)
+        wrapped = wrapped_dim(f"dynamic_shapes of {where}", dim, leaf.ndim)
         if wrapped in found:
             raise ArgumentError(
                 f"compile: dynamic_shapes has dimension {wrapped} of {where} twice, the second "
