@@ -118,7 +118,7 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(ledger, "aotlite-ledger")
 
 
-SETTINGS = ("AOTLITE_DUMP", "AOTLITE_LOG", "AOTLITE_VERIFY")
+SETTINGS = ("AOTLITE_DUMP", "AOTLITE_LOG", "AOTLITE_TRACE", "AOTLITE_VERIFY")
 AT_START = [os.environ.get(name) for name in SETTINGS]
 
 

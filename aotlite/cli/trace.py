@@ -18,7 +18,7 @@ _MOST_REASONS = 3
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `aotlite trace`."""
-    parser.add_argument("file", metavar="FILE", help="what a run with AOTLITE_LOG=trace=FILE wrote")
+    parser.add_argument("file", metavar="FILE", help="what a run with AOTLITE_TRACE=FILE wrote")
     parser.add_argument(
         "-o",
         "--out",

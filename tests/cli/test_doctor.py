@@ -503,6 +503,22 @@ def test_a_log_is_valid_where_compile_takes_it(monkeypatch):
     assert ("broken", str(caught.value)) == (found.state, found.value)
 
 
+def test_a_trace_is_valid_where_a_file_can_be_written(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for name, state, words in (
+        ("file", "ok", "file"),
+        ("new.jsonl", "ok", "new.jsonl, made when it is first needed"),
+        ("", "broken", "is a folder"),
+        ("file/new.jsonl", "broken", "is no folder"),
+    ):
+        monkeypatch.setenv("AOTLITE_TRACE", str(tmp_path / name))
+        found = named(environment.variables(), "AOTLITE_TRACE")
+        assert state == found.state
+        assert found.value.endswith(words)
+        assert found.advice == ("" if state == "ok" else "name another file, or unset it")
+    assert ["file"] == [each.name for each in tmp_path.iterdir()]
+
+
 def test_a_cache_folder_that_is_a_file_is_broken(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path / "file"))

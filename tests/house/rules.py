@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from tests.house.imports import imports, is_within
 from tests.house.sources import Scope, Source
 
-ENVIRONMENT_VARIABLES = {"AOTLITE_LOG", "AOTLITE_DUMP", "AOTLITE_VERIFY", "AOTLITE_CACHE"}
+ENVIRONMENT_VARIABLES = {
+    *("AOTLITE_LOG", "AOTLITE_TRACE", "AOTLITE_DUMP", "AOTLITE_VERIFY", "AOTLITE_CACHE")
+}
 STANDARD_VARIABLES = {
     "aotlite.backends.native.compiler.compilers": {"CC"},
     "aotlite.backends.native.cache.trusted_folders": {"XDG_CACHE_HOME"},

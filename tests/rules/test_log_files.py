@@ -374,6 +374,39 @@ def test_a_file_that_cannot_be_made_is_a_warning_or_an_error(tmp_path, monkeypat
 
 
 @pytest.mark.rules("LOG-2")
+def test_the_environment_names_a_trace_alone(path, monkeypatch):
+    """AOTLITE_TRACE is a file's name as it is, with commas, and `set_logs` replaces it."""
+    path = path.with_name("a,b.jsonl")
+    monkeypatch.setenv("AOTLITE_TRACE", str(path))
+    step()
+    assert named(records(path), "compile")
+    count = len(records(path))
+    al.set_logs()
+    step()
+    assert count == len(records(path))
+    monkeypatch.setenv("AOTLITE_LOG", "trace=another.jsonl")
+    with pytest.raises(al.ArgumentError, match="trace=another.jsonl and AOTLITE_TRACE is .* one"):
+        step()
+    monkeypatch.setenv("AOTLITE_LOG", f"trace={path.with_name('c.jsonl')}")
+    monkeypatch.setenv("AOTLITE_TRACE", "")
+    step()
+    assert records(path.with_name("c.jsonl"))
+    monkeypatch.delenv("AOTLITE_LOG")
+    step()
+
+
+@pytest.mark.rules("LOG-2")
+def test_a_trace_of_the_environment_that_cannot_be_opened_is_a_warning(tmp_path, monkeypatch):
+    warn_once._shown.forget()
+    monkeypatch.setenv("AOTLITE_TRACE", str(tmp_path))
+    with warns_once("aotlite: no trace: .* gives Is a directory"):
+        step()
+        step()
+    monkeypatch.delenv("AOTLITE_TRACE")
+    step()
+
+
+@pytest.mark.rules("LOG-2")
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes with names")
 def test_a_pipe_is_refused_and_does_not_hang(tmp_path):
     os.mkfifo(tmp_path / "pipe")

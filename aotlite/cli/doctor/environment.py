@@ -1,4 +1,4 @@
-"""The environment variables that `aotlite doctor` shows, and the validity of aotlite's own four.
+"""The environment variables that `aotlite doctor` shows, and the validity of aotlite's own five.
 
 The one module that reads variables of other programs: they are shown, and nothing depends on them.
 """
@@ -14,7 +14,7 @@ from aotlite.cli.doctor.record import Finding, State
 from aotlite.ir.filesystem import trust
 
 SECTION = "Environment variables"
-OURS = ("AOTLITE_VERIFY", "AOTLITE_DUMP", "AOTLITE_LOG", "AOTLITE_CACHE")
+OURS = ("AOTLITE_VERIFY", "AOTLITE_DUMP", "AOTLITE_LOG", "AOTLITE_TRACE", "AOTLITE_CACHE")
 SPEED = ("OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables of NumPy's BLAS that change the speed of kernels."""
 
@@ -41,7 +41,7 @@ def visible_devices() -> str | None:
 
 
 def without_ours() -> dict[str, str]:
-    """Returns the environment for a child, without aotlite's four variables."""
+    """Returns the environment for a child, without aotlite's five variables."""
     return {name: value for name, value in os.environ.items() if name not in OURS}
 
 
@@ -88,6 +88,19 @@ def _folder(value: str) -> tuple[State, str, str]:
     return "ok", value if there == wanted else f"{value}, made when it is first needed", ""
 
 
+def _trace(value: str) -> tuple[State, str, str]:
+    """Checks a file that lines are appended to: it can be written, or made in its folder."""
+    file, advice = os.path.abspath(value.strip()), "name another file, or unset it"
+    state, text, _ = _folder(os.path.dirname(file))
+    if state != "ok":
+        return state, text, advice
+    if os.path.isdir(file):
+        return "broken", f"{value} is a folder", advice
+    if os.path.exists(file) and not os.access(file, os.W_OK):
+        return "broken", f"{value} cannot be written", advice
+    return "ok", value if os.path.exists(file) else f"{value}, made when it is first needed", ""
+
+
 def _planted(folder: str) -> str:
     """Returns what is wrong with the path to a folder, such as another user's link; else empty."""
     try:
@@ -114,5 +127,6 @@ _CHECKS: dict[str, Callable[[str], tuple[State, str, str]]] = {
     "AOTLITE_VERIFY": _verify,
     "AOTLITE_DUMP": _folder,
     "AOTLITE_LOG": _log,
+    "AOTLITE_TRACE": _trace,
     "AOTLITE_CACHE": _cache,
 }

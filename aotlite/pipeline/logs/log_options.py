@@ -1,4 +1,5 @@
-"""`AOTLITE_LOG` and `set_logs`: which loggers are on, at which level, and where the trace goes.
+"""`AOTLITE_LOG`, `AOTLITE_TRACE` and `set_logs`: which loggers are on, at which level, and where
+the trace goes.
 
     setting   item, item, ...       later items win
     item      NAME                  on, at level info
@@ -8,6 +9,7 @@
               calls                 events of calls and backwards, too, in the trace
     NAME      graphs, guards, recompiles, partition, kernels, cache, autograd, stages, or all
 
+`AOTLITE_TRACE=FILE` is the item `trace=FILE`, for any name of a file.
 Levels are those of Python's loggers: a program may as well set them by `logging` alone. Rules:
 LOG-1, LOG-2, LOG-5. Spec: `specs/logs.md`.
 """
@@ -146,8 +148,8 @@ class _Handler(logging.StreamHandler[TextIO]):
 class _State:
     """What `set_logs` and AOTLITE_LOG have made."""
 
-    text: str = ""
-    """The value of AOTLITE_LOG that holds, or that `set_logs` has replaced."""
+    text: tuple[str, str] = ("", "")
+    """The values of AOTLITE_LOG and AOTLITE_TRACE that hold, or that `set_logs` has replaced."""
     options: LogOptions = LogOptions()
     trace: TraceFile | None = None
     handler: _Handler = attrs.field(factory=_Handler)
@@ -159,16 +161,26 @@ _STATE.handler.setFormatter(logging.Formatter("%(name)s %(levelname)s %(message)
 
 
 def read_environment() -> None:
-    """Obeys AOTLITE_LOG where it has changed since it was read. Raises ArgumentError for a wrong
-    value. A trace that cannot be opened is a warning."""
-    text = os.environ.get("AOTLITE_LOG", "")
+    """Obeys AOTLITE_LOG and AOTLITE_TRACE where they have changed since they were read. Raises
+    ArgumentError for a wrong value. A trace that cannot be opened is a warning."""
+    text = os.environ.get("AOTLITE_LOG", ""), os.environ.get("AOTLITE_TRACE", "")
     if text != _STATE.text:
-        options = parsed(text)
+        options = _of_both(*text)
         with _STATE.lock:
             if text == _STATE.text:  # another thread has obeyed it meanwhile
                 return
             _obey(options, None if options.trace is None else opened(options.trace))
             _STATE.text = text  # last: who sees it goes on, and is heard
+
+
+def _of_both(log: str, trace: str) -> LogOptions:
+    """The options of AOTLITE_LOG with the trace of AOTLITE_TRACE."""
+    options, trace = parsed(log), trace.strip()
+    if trace and options.trace not in (None, trace):
+        raise _wrong(
+            f"AOTLITE_LOG has trace={options.trace} and AOTLITE_TRACE is {trace}, expected one file"
+        )
+    return attrs.evolve(options, trace=trace) if trace else options
 
 
 def set_logs(
@@ -177,8 +189,8 @@ def set_logs(
     calls: bool = False,
     **levels: bool | int | str,
 ) -> None:
-    """Logs what is named here, and nothing else; without arguments nothing. AOTLITE_LOG does the
-    same from outside, and holds no longer.
+    """Logs what is named here, and nothing else; without arguments nothing. AOTLITE_LOG and
+    AOTLITE_TRACE do the same from outside, and hold no longer.
 
     Names are graphs, guards, recompiles, partition, kernels, cache, autograd, stages and all. Each
     is True (level info), False, 'debug', 'info', 'warning', 'error', 'off', or a number of a level.
@@ -213,7 +225,7 @@ def set_logs(
         raise noted(_wrong(what), str(error)) from error
     with _STATE.lock:
         _obey(LogOptions(found, path, calls), file)
-        _STATE.text = os.environ.get("AOTLITE_LOG", "")
+        _STATE.text = os.environ.get("AOTLITE_LOG", ""), os.environ.get("AOTLITE_TRACE", "")
 
 
 def _obey(options: LogOptions, trace: TraceFile | None) -> None:
