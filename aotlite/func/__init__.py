@@ -5,7 +5,7 @@
     FakeTensorMode        a block whose tensors have no data
     functional_state(x)   what functionalize knows of a tensor while it runs a function
 
-Rules: FNT-1 to FNT-21. Spec: `specs/functionalize_transform.md`.
+Rules: FNT-1 to FNT-22. Spec: `specs/functionalize_transform.md`.
 """
 
 from aotlite.export.fake_mode import FakeTensorMode

@@ -15,7 +15,7 @@ from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.func.functional.memory import OutsideValues, TensorAlias, WrittenMemory
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import Op, RandomOp
+from aotlite.ir.op import Op, RandomOp, ViewOp
 
 
 class OuterMode(Protocol):
@@ -25,6 +25,10 @@ class OuterMode(Protocol):
     """The recorder and the watch where the mode began."""
     given: dict[int, Tensor]
     """By the id of a stand-in of a tensor from outside: that tensor."""
+    unrecorded: bool
+    """Whether a hook is registered now."""
+    storages: dict[int, tuple[Storage, Storage]]
+    """By the id of a storage outside: it, and the one of its stand-ins."""
     eager_values: Any
     """The mode, if Python may ask for values; else None."""
 
@@ -46,18 +50,6 @@ class OuterMode(Protocol):
     def drawn(self, op: RandomOp, args: tuple[Any, ...], meta: TensorMeta) -> Any:
         """The record of a draw."""
 
-    def made_leaf(self, tensor: Tensor, requires_grad: bool) -> None:
-        """`requires_grad_` of a stand-in."""
-
-    def detached(self, tensor: Tensor) -> None:
-        """`detach_` of a stand-in."""
-
-    def put_onto(self, tensor: Tensor, window: Tensor) -> None:
-        """`set_` of a stand-in."""
-
-    def resize(self, tensor: Tensor, meta: TensorMeta) -> None:
-        """`resize_` of a stand-in."""
-
     def refuse(self, what: str, advice: str) -> Exception:
         """The error for what the mode cannot do."""
 
@@ -69,6 +61,11 @@ class FunctionalMode(OuterMode, Protocol):
     """By the id of a stand-in: the changes of that object."""
     versions: dict[int, int]
     """By the id of a storage outside: its version at entry."""
+
+    first: dict[int, tuple[Tensor, TensorAlias, Storage]]
+    """By the id of a stand-in that was given other memory: it, its first alias and storage."""
+    grown: list[Tensor]
+    """Tensors whose `resize_` made their memory longer."""
 
     @property
     def values(self) -> OutsideValues:
@@ -86,6 +83,15 @@ class FunctionalMode(OuterMode, Protocol):
 
     def first_storage(self, stand_in: Tensor) -> Storage:
         """The storage with which a tensor was made."""
+
+    def moved(self, view: ViewOp, target: Tensor, rest: Any, meta: TensorMeta) -> TensorAlias:
+        """The alias of a tensor that becomes this view of itself."""
+
+    def note(self, change: Any) -> None:
+        """Notes a change that is replayed on the object when the function has returned."""
+
+    def count(self, storage: Storage, more: int = 1) -> None:
+        """Counts a write outside."""
 
     def here_outside(self, tensor: Tensor) -> Tensor:
         """A tensor of the caller's as ops outside see it."""

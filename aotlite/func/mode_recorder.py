@@ -132,20 +132,6 @@ class ModeRecorder:
         """The record of a draw, which happens outside."""
         raise AssertionError("each mode says what it records")
 
-    def made_leaf(self, tensor: Tensor, requires_grad: bool) -> None:
-        """`requires_grad_` of a stand-in."""
-
-    def detached(self, tensor: Tensor) -> None:
-        """`detach_` of a stand-in."""
-
-    def put_onto(self, tensor: Tensor, window: Tensor) -> None:
-        """`set_` of a stand-in. Raises UnsupportedError unless a mode can do it."""
-        raise self.refuse("set_", "use functionalize inside, or compute with the source itself")
-
-    def resize(self, tensor: Tensor, meta: TensorMeta) -> None:
-        """`resize_` of a stand-in. Raises UnsupportedError unless a mode can do it."""
-        raise self.refuse("resize_", "make a tensor of the new size")
-
     # --- tensors from outside
     def here(self, tensor: Tensor) -> Tensor:
         """The stand-in of a tensor; a stand-in itself."""

@@ -24,22 +24,22 @@ class StateChanges:
     # --- changes
     def made_leaf(self, tensor: Tensor, *, requires_grad: bool) -> bool:
         """The tensor becomes, or ceases to be, a leaf that requires grad."""
-        self._recorder.made_leaf(tensor, requires_grad)
         return tensor._base is not None
 
     def detached(self, tensor: Tensor) -> bool:
         """The tensor is detached in place."""
-        self._recorder.detached(tensor)
         given = self._recorder.given.get(id(tensor))
         return tensor._base is not None or given is not None and given._base is not None
 
     def put_onto(self, tensor: Tensor, window: Tensor) -> None:
-        """`set_`: gives the tensor the memory of `window`."""
-        self._recorder.put_onto(tensor, window)
+        """`set_`. Raises UnsupportedError unless a mode can do it."""
+        raise self._recorder.refuse(
+            "set_", "use functionalize inside, or compute with the source itself"
+        )
 
     def resize(self, tensor: Tensor, meta: TensorMeta) -> None:
-        """`resize_`: gives the tensor this geometry."""
-        self._recorder.resize(tensor, meta)
+        """`resize_`. Raises UnsupportedError unless a mode can do it."""
+        raise self._recorder.refuse("resize_", "make a tensor of the new size")
 
     # --- hooks
     def placed(self, kind: str, tensor: Tensor, edge: object, handle: Any) -> None:

@@ -297,21 +297,128 @@ def test_custom_functions_keep_their_gradients() -> None:
     assert [0.0, 100.0] == x.grad.tolist()
 
 
-def written_unseen(x: Any, w: Any) -> Any:
+def overlapping_written(x: Any, w: Any, log: list[Any]) -> Any:
+    memory = x.detach()
+    low, high = al.as_strided(memory, (3,), (1,), 0), al.as_strided(memory, (3,), (1,), 1)
+    low, high = low.detach(), high.detach()
+    low.mul_(w[:3])
+    high.add_(w[1:])
+    return low, high, memory
+
+
+def written_through_detach(x: Any, w: Any, log: list[Any]) -> Any:
     y = x * 1
     apart = y.detach()
     apart.mul_(w)
     y.add_(1)
-    return apart
+    return apart * w, apart, y
+
+
+def put_onto_other_memory(x: Any, w: Any, log: list[Any]) -> Any:
+    y = x * 5
+    with al.no_grad():
+        y.set_(w.detach())
+    y.mul_(3)
+    return y, w + 2
+
+
+def grown(x: Any, w: Any, log: list[Any]) -> Any:
+    y, z = x.detach(), w.detach().clone()
+    row = z[1:]
+    y.resize_(2, 3)
+    z.resize_(5)
+    y[1].add_(2)
+    z.mul_(3)
+    log.append(y.view(al.int32))
+    return y, z, row, x
+
+
+def written_where_empty(x: Any, w: Any, log: list[Any]) -> Any:
+    y = x.detach() * 1
+    y[0:0].add_(w.sum())
+    return y, y.requires_grad
+
+
+def hooked(x: Any, w: Any, log: list[Any]) -> Any:
+    y = x * w
+    y.register_hook(lambda grad: grad * len(log))
+    y.register_hook(log.append).remove()
+    x.register_hook(lambda grad: log.append(grad.tolist()))
+    w.register_post_accumulate_grad_hook(lambda leaf: log.append(leaf.grad.tolist()))
+    y[0].mul_(3)
+    y.retain_grad()
+    log.append(y)
+    return y + y, y
+
+
+def leaf_of_a_view(x: Any, w: Any, log: list[Any]) -> Any:
+    y = x.detach().requires_grad_()
+    y.register_hook(lambda grad: log.append(grad.tolist()))
+    log.append(y)
+    return y * y * w, y[1]
+
+
+ALLOWED = [
+    overlapping_written,
+    written_through_detach,
+    put_onto_other_memory,
+    grown,
+    written_where_empty,
+    hooked,
+    leaf_of_a_view,
+]
+
+
+@BOTH_REMOVES
+@pytest.mark.parametrize("f", ALLOWED, ids=lambda f: f.__name__)
+def test_histories_hooks_and_growing_memory_are_those_of_eager(f: Any, remove: str) -> None:
+    def seen(function: Any) -> list[Any]:
+        x, w = tracked(4), tracked(4)
+        log: list[Any] = []
+        found = [y for y in function(x, w, log) if isinstance(y, al.Tensor)]
+        sum([y.sum() for y in found if y.requires_grad], al.zeros(())).backward()
+        outs = [*found, x, w, *[each for each in log if isinstance(each, al.Tensor)]]
+        grads = [None if y.grad is None else y.grad.tolist() for y in outs]
+        memory = [y.untyped_storage().nbytes() for y in outs]
+        shared = [[a.version, *[is_one(a, b) for b in outs]] for a in outs]
+        told = [each for each in log if not isinstance(each, al.Tensor)]
+        return [[y.tolist() for y in outs], grads, memory, shared, told]
+
+    def is_one(a: Any, b: Any) -> bool:
+        return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+    assert seen(f) == seen(functionalize(f, remove=remove))
+
+
+def test_a_list_that_a_hook_keeps_is_the_callers() -> None:
+    """Also while the function runs: so it is given back as it was, if that raises."""
+    found = [al.ones(2)]
+
+    def f(x: Any, log: list[Any]) -> Any:
+        assert log is found and isinstance(log[0], al.Tensor)
+        x.register_hook(lambda grad: log.append(grad))
+        log.append(x)
+        if x.numel() == 1:
+            raise KeyError
+        return x * 2
+
+    x = tracked(2)
+    functionalize(f)(x, found).sum().backward()
+    assert [1.0, 1.0] == found[0].tolist() and found[1] is x and [2.0, 2.0] == found[2].tolist()
+    with pytest.raises(KeyError):
+        functionalize(f)(x[:1], found)
+    assert 3 == len(found) and found[1] is x
 
 
 REFUSED: list[tuple[str, Any, str]] = [
-    ("a hook", lambda x, w: (x * 1).register_hook(print), "a hook of a tensor"),
-    ("retain_grad", lambda x, w: (x * 1).retain_grad(), "retain_grad"),
+    (
+        "a hook of a node",
+        lambda x, w: (x * 1).grad_fn.register_hook(print),
+        "a hook of a tape node",
+    ),
+    ("a hook of a view", lambda x, w: (x * 1)[0].register_hook(print), "a hook of a view"),
     ("numpy", lambda x, w: x.detach().numpy(), "numpy"),
-    ("resize", lambda x, w: x.detach().clone().resize_(9), "resize_ that grows"),
     ("custom", lambda x, w: Written.apply(x * 1), "a custom Function, Written"),
-    ("history", written_unseen, "whose history is not that of its memory"),
 ]
 
 

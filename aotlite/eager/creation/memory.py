@@ -131,10 +131,13 @@ def take_room(tensor: Tensor, meta: TensorMeta) -> None:
 
 def check_room(tensor: Tensor, meta: TensorMeta) -> None:
     """Raises UnsupportedError where the storage would have to grow, and cannot."""
-    storage = tensor.storage
-    if STATE.recorder is not None:
-        return  # the recorder checks it
-    have, needed = storage.nbytes(), _bytes_for(tensor, meta)
+    if STATE.recorder is None:  # else the recorder checks it
+        check_growth(tensor.storage, _bytes_for(tensor, meta))
+
+
+def check_growth(storage: Storage, needed: int) -> None:
+    """Raises UnsupportedError where a storage has fewer bytes than these, and cannot grow."""
+    have = storage.nbytes()
     if needed > have and (storage.exported or not storage.writable):
         raise cannot_grow(have, needed)
 

@@ -1,7 +1,8 @@
-"""Lists and dicts among the arguments: the function gets copies, with stand-ins for tensors.
+"""Lists and dicts among the arguments: while the function runs they hold stand-ins for tensors.
 
-What it puts into them is put into the caller's containers when it has returned. Rule: FNT-12.
-Spec: `specs/functionalize_transform.md`.
+They are the caller's own, so that a hook, or another function, that keeps one goes on with it. When
+the function has returned, they hold tensors again, also what it put there; if it raised, they hold
+what they held. Rule: FNT-12. Spec: `specs/functionalize_transform.md`.
 """
 
 from __future__ import annotations
@@ -9,19 +10,40 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import attrs
+
 from aotlite.eager.base.tensor import Tensor
 
 
+@attrs.define(eq=False, repr=False)
+class HeldContainer:
+    """A container of the caller's: what it held, and what the function found there."""
+
+    container: Any
+    before: Any
+    """A copy of it, as the caller has it."""
+    inside: Any = None
+    """A copy of it, as the function got it."""
+
+    def is_changed(self) -> bool:
+        """Whether the function changed it."""
+        return not _same(_items(self.container), _items(self.inside))
+
+    def fill(self, items: Any) -> None:
+        """Gives it these contents, of its own kind."""
+        self.container.clear()
+        if type(self.container) is list:
+            self.container.extend(items)
+        else:
+            self.container.update(items)
+
+
 class ArgumentContainers:
-    """The containers of one call, with their copies."""
+    """The containers of one call."""
 
     def __init__(self) -> None:
-        self._copies: dict[int, Any] = {}
-        """By the id of a container of the caller's: its copy."""
-        self._given: dict[int, Any] = {}
-        """By the id of a copy: the caller's container."""
-        self._before: list[tuple[Any, Any, list[Any]]] = []
-        """(container, copy, what the copy held at first)."""
+        self._held: dict[int, HeldContainer] = {}
+        """By the id of a container."""
 
     def inside(self, value: Any, here: Callable[[Tensor], Tensor]) -> Any:
         """The value as the function gets it."""
@@ -31,39 +53,40 @@ class ArgumentContainers:
             return tuple([self.inside(item, here) for item in value])
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*[self.inside(item, here) for item in value])
-        if type(value) not in (list, dict):
-            return value
-        if id(value) not in self._copies:
-            copy = self._copies[id(value)] = type(value)()
-            self._given[id(copy)] = value
+        if type(value) in (list, dict) and id(value) not in self._held:
+            held = self._held[id(value)] = HeldContainer(value, value.copy())
             if type(value) is list:
-                copy.extend([self.inside(item, here) for item in value])
+                held.inside = [self.inside(item, here) for item in held.before]
             else:
-                copy.update({key: self.inside(item, here) for key, item in value.items()})
-            self._before.append((value, copy, _items(copy)))
-        return self._copies[id(value)]
-
-    def changed(self) -> list[tuple[Any, Any]]:
-        """(container, copy) of those that the function changed."""
-        return [(value, copy) for value, copy, old in self._before if not _same(_items(copy), old)]
+                held.inside = {k: self.inside(item, here) for k, item in held.before.items()}
+            held.fill(held.inside)
+        return value
 
     def tensors(self) -> Iterator[Tensor]:
         """The stand-ins in containers that changed."""
-        for _, copy in self.changed():
-            yield from tensors_in(copy)
+        for held in self._held.values():
+            if held.is_changed():
+                yield from tensors_in(held.container)
 
     def put(self, objects: dict[int, Tensor]) -> None:
-        """Gives the caller's containers what the function has put into their copies."""
-        for value, copy in self.changed():
-            held = self._outside(copy, objects, top=True)
-            value.clear()
-            value.extend(held) if type(value) is list else value.update(held)
+        """Puts tensors in the place of stand-ins, also of those that the function has put there."""
+        now = [
+            (held, self._outside(held.container.copy(), objects) if held.is_changed() else None)
+            for held in self._held.values()
+        ]
+        for held, items in now:
+            held.fill(held.before if items is None else items)
 
-    def _outside(self, value: Any, objects: dict[int, Tensor], *, top: bool = False) -> Any:
+    def take_back(self) -> None:
+        """Gives all containers what they held."""
+        for held in self._held.values():
+            held.fill(held.before)
+
+    def _outside(self, value: Any, objects: dict[int, Tensor]) -> Any:
         if isinstance(value, Tensor):
             return objects[id(value)]
-        if not top and id(value) in self._given:
-            return self._given[id(value)]
+        if id(value) in self._held:
+            return value
         if type(value) in (list, tuple):
             return type(value)([self._outside(item, objects) for item in value])
         if type(value) is dict:

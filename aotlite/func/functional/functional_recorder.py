@@ -22,19 +22,17 @@ from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.creation.memory import take_place, tell_apart
 from aotlite.func.functional.input_memory import InputMemory
 from aotlite.func.functional.kept_history import flat_history
 from aotlite.func.functional.memory import SAME, OutsideValues, TensorAlias, WrittenMemory
+from aotlite.func.functional.object_changes import FunctionalChanges, FunctionalData
+from aotlite.func.functional.tensor_history import OwnHistory
 from aotlite.func.functional.view_program import (
     TIMES,
     ObjectChange,
     ViewCall,
     ViewResult,
     geometry_change,
-    own_change,
-    resize_change,
-    set_change,
 )
 from aotlite.func.mode_recorder import ModeRecorder
 from aotlite.ir.dtypes import uint8
@@ -58,12 +56,16 @@ class FunctionalRecorder(ModeRecorder):
         self.eager_values = self
         self.values = OutsideValues(self.emit, self._composed, copies_views=removes_views)
         self.input_memory = InputMemory(self)
+        self.changes = self.hooks = FunctionalChanges(self)
+        self.data = FunctionalData(self, self.changes)
         self.object_changes: dict[int, list[ObjectChange]] = {}
         """By the id of a stand-in: the changes of that object, in order."""
         self.first: dict[int, tuple[Tensor, TensorAlias, Storage]] = {}
         """By the id of a stand-in that was given other memory: it, its first alias and storage."""
         self.families: set[int] = set()
         """The ids of the roots that several tensors share."""
+        self.grown: list[Tensor] = []
+        """Tensors whose `resize_` made their memory longer."""
         self.versions: dict[int, int] = {}
         """By the id of a storage outside: its version at entry."""
 
@@ -109,12 +111,14 @@ class FunctionalRecorder(ModeRecorder):
         return base if id(root) in self.families or is_apart(outer) else None
 
     def made(self, outer: Tensor, meta: TensorMeta) -> TensorAlias:
-        return self.alias(WrittenMemory(self.values, meta, outer), EMPTY_CHAIN, 0, meta)
+        memory = WrittenMemory(self.values, meta, outer)
+        memory.tensors.root = self.alias(memory, EMPTY_CHAIN, 0, meta)
+        return memory.tensors.root
 
     def alias(self, memory: WrittenMemory, chain: Any, start: int, meta: TensorMeta) -> TensorAlias:
         """A new alias of a memory."""
         made = TensorAlias(memory, chain, start, meta)
-        memory.aliases.add(made)
+        memory.tensors.aliases.add(made)
         return made
 
     def first_alias(self, stand_in: Tensor) -> TensorAlias:
@@ -141,18 +145,44 @@ class FunctionalRecorder(ModeRecorder):
         alias: TensorAlias = tensor.value
         memory = alias.memory
         wanted = tensor.requires_grad_outside()
-        if alias.own is not None and alias.own[0] == memory.version:
-            found = alias.own[1]
+        self._yield(tensor, alias)
+        own: OwnHistory | None = alias.history
+        is_known = own is not None and own.value is not None
+        if is_known and own is not None and (wanted or own.version == memory.version):
+            found = self._with_own_history(alias, wanted=wanted)
         else:
             found = memory.read(alias.chain, history=wanted and bool(STATE.grad_mode))
-            self._age(found, tensor.storage.version)
+        self._age(found, tensor.storage.version)
         if not wanted:
             is_plain = not found.requires_grad_outside()
             return found if is_plain else self.values.detached(found)
         if STATE.grad_mode and not found.requires_grad_outside():
-            found = self._by_parent(alias)
+            raise self._lost_history()
         # As eager's view under no_grad: it requires grad, and its gradient goes nowhere (TEN-21).
         return self.emit(ALIAS, (found,), False) if alias.is_dead else found
+
+    @staticmethod
+    def _yield(tensor: Tensor, alias: TensorAlias) -> None:
+        """Gives a view, which required grad where its base did not, the history of the base."""
+        own: OwnHistory | None = alias.history
+        if own is not None and own.yields and alias.memory.has_new_history:
+            if not tensor._is_tracked_leaf():
+                alias.history = None
+
+    def _with_own_history(self, alias: TensorAlias, *, wanted: bool) -> Tensor:
+        own: OwnHistory = alias.history
+        is_old = not STATE.grad_mode and own.version != alias.memory.version
+        if is_old or alias.inner is None and not wanted:
+            return alias.memory.read(alias.chain, history=False)
+        if alias.inner is None:
+            raise self._lost_history()
+        return own.read(alias.memory, alias.inner)
+
+    def _lost_history(self) -> Exception:
+        return self.refuse(
+            "a tensor whose history is not that of its memory, which was written since,",
+            "write to a clone() of it",
+        )
 
     def _age(self, value: Tensor, version: int) -> None:
         """Gives a value the version that eager's tensor has: the tape outside may save it, and the
@@ -162,21 +192,6 @@ class FunctionalRecorder(ModeRecorder):
             return
         if type(storage.version) is int and type(version) is int:
             storage.version = max(storage.version, version)  # a hidden alias counts for itself
-
-    def _by_parent(self, alias: TensorAlias) -> Tensor:
-        """The value of a view whose history is that of the tensor it was taken of."""
-        made: Any = alias.made
-        if made is None or made.call.op.writes or made.call.version != self._writes(made):
-            raise self.refuse(
-                "a tensor whose history is not that of its memory, which was written since,",
-                "write to a clone() of it",
-            )
-        found = self.emit(made.call.op, (self.outer_of(made.call.parent), *made.call.args), True)
-        return found if made.index is None else found[made.index]
-
-    @staticmethod
-    def _writes(made: ViewResult) -> int:
-        return made.call.parent.storage.version
 
     # --- ops
     def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
@@ -192,10 +207,10 @@ class FunctionalRecorder(ModeRecorder):
                 ]
             )
         if isinstance(op, InplaceOp):
-            self._count(args[0].storage)
+            self.count(args[0].storage)
             return self._write(op, args)
         if isinstance(op, GeometryOp):
-            self._count(args[0].storage)
+            self.count(args[0].storage)
             return self._geometry(op, args, meta)
         found = self.emit(op, self.outer_args(args))
         if type(meta) is TensorMeta:
@@ -213,7 +228,13 @@ class FunctionalRecorder(ModeRecorder):
             self._check_window(source, meta, op.at((source, *rest), source.offset))
         alias = self._shown(op, source, rest, meta)
         alias.made = made
-        alias.is_cut = parent.is_cut or op.cuts_history
+        if op.cuts_history:
+            chain, start, memory = alias.chain, alias.start, alias.memory
+            alias.history = OwnHistory(chain, start, meta, None, -1, owner=alias)
+            memory.tensors.histories.append(alias.history)
+        else:
+            alias.history = parent.history
+            alias.inner, alias.inner_start = self._inner(op, parent, source, rest, meta)
         alias.is_dead = parent.is_dead or not STATE.grad_mode
         return alias
 
@@ -225,6 +246,9 @@ class FunctionalRecorder(ModeRecorder):
         start = op.at((source, *rest), parent.start)
         memory = parent.memory
         if op is AS_STRIDED:
+            if meta.dtype is not memory.meta.dtype and not self._is_kin(meta, memory.meta):
+                self.input_memory.to_bytes(memory)
+                memory = parent.memory
             start += self.input_memory.reach(memory, meta, start)
             memory = parent.memory
             return self.alias(memory, self._window(memory.meta, meta, start), start, meta)
@@ -233,13 +257,39 @@ class FunctionalRecorder(ModeRecorder):
         step = ViewStep(op, rest, source.meta, meta)
         return self.alias(memory, further(parent.chain, step), start, meta)
 
+    def _inner(
+        self,
+        op: ViewOp,
+        parent: TensorAlias,
+        source: Tensor,
+        rest: tuple[Any, ...],
+        meta: TensorMeta,
+    ) -> tuple[ViewChain | None, int]:
+        """The chain of a view, and its start, from the tensor that has its history."""
+        own: OwnHistory | None = parent.history
+        if own is None or parent.inner is None:
+            return parent.inner, 0
+        start = op.at((source, *rest), parent.inner_start)
+        if op is not AS_STRIDED:
+            step = ViewStep(op, rest, source.meta, meta)
+            return (parent.inner if op in SAME else further(parent.inner, step)), start
+        if is_symbolic((start, *meta.shape, *own.meta.shape)) or meta.dtype is not own.meta.dtype:
+            return None, start
+        leaves = start < 0 or bool(meta.numel) and start + meta.span > own.meta.span
+        return (None if leaves else window_on(own.meta, 0, meta, start)), start
+
     def _window(self, root: TensorMeta, meta: TensorMeta, start: int) -> ViewChain:
         """The chain from a root to a window on its memory."""
         if meta.dtype is root.dtype or root.dtype is uint8:
             return strided(root, meta, start)
-        if real_of(meta.dtype) is not real_of(root.dtype):
+        if not self._is_kin(meta, root):
             raise self.refuse("as_strided of a view of another dtype", "take a view of the window")
         return window_on(root, 0, meta, start)
+
+    @staticmethod
+    def _is_kin(one: TensorMeta, other: TensorMeta) -> bool:
+        """Whether both are of one dtype, or of a complex one and its real one."""
+        return real_of(one.dtype) is real_of(other.dtype)
 
     def _check_window(self, source: Tensor, meta: TensorMeta, start: int) -> None:
         """Raises what eager raises for a window that leaves the memory."""
@@ -250,7 +300,7 @@ class FunctionalRecorder(ModeRecorder):
             buffer = memory.handle.storage.buffer
             if buffer is None:
                 return  # of a capture, which compares with the caller's memory
-            have = buffer.nbytes
+            have = max(have, buffer.nbytes)
         if is_symbolic((start, have, *meta.shape)):
             return
         if start < 0 or (meta.numel and (start + meta.span) * size > have):
@@ -263,33 +313,35 @@ class FunctionalRecorder(ModeRecorder):
         target = args[0]
         if op.view is AS_STRIDED:
             self._check_window(target, meta, op.view.at(args, target.offset))
-        self._note(geometry_change(op, args))
-        return self._moved(op.view, target, args[1:], meta)
+        self.note(geometry_change(op, args))
+        return self.moved(op.view, target, args[1:], meta)
 
-    def _moved(
+    def moved(
         self, view: ViewOp, target: Tensor, rest: tuple[Any, ...], meta: TensorMeta
     ) -> TensorAlias:
         """The alias of a tensor that becomes this view of itself."""
         alias: TensorAlias = target.value
+        inner = self._inner(view, alias, target, rest, meta)
         to = self._shown(view, target, rest, meta)
+        alias.inner, alias.inner_start = inner
         alias.memory, alias.chain, alias.start, alias.meta = to.memory, to.chain, to.start, meta
-        alias.memory.aliases.add(alias)
-        if alias.own is not None:
-            alias.own = alias.own[0], self.emit(view, (alias.own[1], *rest), True)
+        alias.memory.tensors.aliases.add(alias)
         return alias
 
-    def _note(self, change: ObjectChange) -> None:
+    def note(self, change: ObjectChange) -> None:
+        """Notes a change that is replayed on the object when the function has returned."""
         self.object_changes.setdefault(id(change.target), []).append(change)
 
     # --- writes
-    def _count(self, storage: Storage, more: int = 1) -> None:
+    def count(self, storage: Storage, more: int = 1) -> None:
         """Counts a write outside at once: what is saved from now on is of this version."""
         outer = self.outer_storages.get(id(storage))
         if outer is not None and type(outer.version) is int and type(storage.version) is int:
             outer.version = self.versions[id(outer)] + storage.version + more
 
-    def take_counts_back(self) -> None:
+    def take_back(self) -> None:
         """The function raised: nothing outside has changed."""
+        self.changes.take_back()
         for outer in self.outer_storages.values():
             if id(outer) in self.versions:
                 outer.version = self.versions[id(outer)]
@@ -300,36 +352,55 @@ class FunctionalRecorder(ModeRecorder):
         meta = alias.meta
         if op is COPY_ and args[1] is target:  # counts as a write, and changes nothing
             return alias
+        others = [each for each in op.operands(args) if each is not target]
         if type(meta.numel) is int and not meta.numel:
-            self._check_empty(op, args)
-            return alias
+            if not STATE.grad_mode or not any(each.requires_grad_outside() for each in others):
+                return alias
         self.input_memory.prepare_write(alias.memory)
         value = self._result(op, args, meta)
         history = bool(STATE.grad_mode) and value.requires_grad_outside()
         memory = alias.memory
-        if history and memory.is_shared:
+        if history and memory.tensors.is_shared:
             raise self.refuse(
                 "a write, with a gradient, to one of several tensors on one memory",
                 "pass one of them, and take the others from it inside",
             )
-        own = None
-        if history and alias.is_cut:
-            own, value, history = value, self.values.detached(value), False
-            self._note(own_change(target, own))
-        chain = invertible(alias.chain, meta, alias.start, memory.meta)
+        self._yield(target, alias)
+        if history and alias.history is not None:
+            self._write_own(target, alias, value)
+            return alias
+        memory = self._with_inverses(alias)
+        chain = _inverse_of(alias.chain, meta, alias.start, memory.meta)
         memory.write(chain, value, history=history)
         if history or not memory.has_new_history:
             memory.written = next(TIMES), target.storage.version + 1
-        alias.own = None if own is None else (memory.version, own)
         return alias
 
-    def _check_empty(self, op: InplaceOp, args: tuple[Any, ...]) -> None:
-        """A write of no elements changes a history at most: refused, as no value says so."""
-        others = [each for each in op.operands(args) if each is not args[0]]
-        if STATE.grad_mode and any(each.requires_grad_outside() for each in others):
-            raise self.refuse(
-                "a write of no elements, with a gradient,", "write it under no_grad()"
-            )
+    def _with_inverses(self, alias: TensorAlias) -> WrittenMemory:
+        """The memory of a tensor: one of bytes, if its views have no inverse in another dtype."""
+        memory = alias.memory
+        if alias.chain.repeats and alias.meta.dtype is not memory.meta.dtype:
+            if alias.history is not None or not memory.value.requires_grad_outside():
+                memory = self.input_memory.to_bytes(memory)
+        return memory
+
+    def _write_own(self, target: Tensor, alias: TensorAlias, value: Tensor) -> None:
+        """A write with a history to a tensor of a history of its own: the memory gets the bytes."""
+        own: OwnHistory = alias.history
+        memory, meta = alias.memory, alias.meta
+        if alias.inner is None:
+            raise self._lost_history()
+        inner = _inverse_of(alias.inner, meta, alias.inner_start, own.meta)
+        made = own.write(memory, inner, value)
+        memory = self._with_inverses(alias)
+        chain = _inverse_of(alias.chain, meta, alias.start, memory.meta)
+        memory.write(chain, self.values.detached(value), history=False)
+        own.value, own.version, own.seen = made, memory.version, {}
+        own.written = next(TIMES), target.storage.version + 1
+        if own.owner is not None and own.owner.inner is not None:
+            own.turned = own.owner.inner
+        if not memory.has_new_history:
+            memory.written = own.written
 
     def _result(self, op: InplaceOp, args: tuple[Any, ...], meta: TensorMeta) -> Tensor:
         given = self.outer_args(args)
@@ -360,62 +431,10 @@ class FunctionalRecorder(ModeRecorder):
             return False
         return any(0 in formula.reads(Source.OPERAND) for formula in vjp.formulas.values())
 
-    # --- changes that are no ops
-    def made_leaf(self, tensor: Tensor, requires_grad: bool) -> None:
-        """`requires_grad_` inside: of a tensor from outside, it changes that one at once."""
-        given = self.given.get(id(tensor))
-        alias: TensorAlias = tensor.value
-        if given is None:
-            if alias.chain or alias.made is not None:
-                raise self.refuse(
-                    "requires_grad_ of a view", "call it on the tensor that it is a view of"
-                )
-            given = alias.memory.handle
-            if given is None:
-                found = alias.memory.read(EMPTY_CHAIN, history=False)
-                given = alias.memory.handle = self.emit(CLONE, (found,), False)
-                alias.memory.value, alias.memory.seen, alias.memory.last = given, {}, None
-                self.storages[id(given.storage)] = given.storage, tensor.storage
-                self.versions[id(given.storage)] = 0
-                self.input_memory.add(alias.memory)
-        with self.outside():
-            given.requires_grad_(requires_grad)
 
-    def detached(self, tensor: Tensor) -> None:
-        """`detach_` inside: of a tensor from outside, it changes that one at once."""
-        given, memory = self.given.get(id(tensor)), tensor.value.memory
-        if given is None and not tensor.value.chain and tensor.value.made is None:
-            value = memory.read(EMPTY_CHAIN, history=False)
-            memory.past, memory.seen, memory.last = None, {}, None
-            memory.value = self.values.detached(value) if value.requires_grad_outside() else value
-        elif given is not None and given._base is None and not memory.has_new_history:
-            with self.outside():
-                given.detach_()
-            memory.value = memory.value.detach() if memory.version else memory.value
-        else:
-            raise self.refuse("detach_ of a view, or after a write,", "call detach() instead")
-
-    def put_onto(self, tensor: Tensor, window: Tensor) -> None:
-        """`set_`: the alias is that of the window; the object is set when f has returned."""
-        if tensor.requires_grad_outside():
-            raise self.refuse("set_ of a tensor that requires grad", "make a new tensor")
-        self._note(set_change(tensor, window))
-        self.first.setdefault(id(tensor), (tensor, tensor.value, tensor.storage))
-        before = tensor.storage
-        take_place(tensor, window)
-        tell_apart(before, window.storage)
-        for storage in (before, window.storage):
-            self._count(storage, 0)
-        tensor.value = window.value
-
-    def resize(self, tensor: Tensor, meta: TensorMeta) -> None:
-        """`resize_` that does not grow: another geometry of the same memory."""
-        have = tensor.value.memory.meta
-        start = tensor.value.start
-        if is_symbolic((*meta.shape, start)) or start + meta.span > have.span:
-            raise self.refuse("resize_ that grows", "make a tensor of the new size")
-        if meta.dtype is not have.dtype:
-            raise self.refuse("resize_ of a view of another dtype", "take a view of it")
-        self._note(resize_change(tensor, meta.shape, meta.stride))
-        rest = (meta.shape, meta.stride, 0)
-        tensor.value = self._moved(AS_STRIDED, tensor, rest, meta)
+def _inverse_of(chain: ViewChain, meta: TensorMeta, start: int, root: TensorMeta) -> ViewChain:
+    """A chain equal to this one that puts a written value back exactly: `invertible`, which leaves
+    out complex windows on real memory."""
+    if chain.repeats and root.dtype is not meta.dtype and root.dtype is real_of(meta.dtype):
+        return window_on(root, 0, meta, start)
+    return invertible(chain, meta, start, root)

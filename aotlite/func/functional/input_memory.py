@@ -15,12 +15,14 @@ from typing import Any
 from aotlite.eager.autograd.as_strided_chain import bytes_window, strided_step
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, chain_of, overlaps_itself
 from aotlite.eager.base.tensor import Tensor
+from aotlite.func.functional.byte_memory import is_bytes, lengthened, made_bytes
 from aotlite.func.functional.memory import TensorAlias, WrittenMemory
+from aotlite.func.functional.tensor_history import OwnHistory, own_history_of
 from aotlite.func.mode_protocol import FunctionalMode
 from aotlite.ir.dtypes import uint8
 from aotlite.ir.geometry.overlap import overlaps_bytes
 from aotlite.ir.geometry.sizes import is_symbolic
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.views.reinterpret import VIEW_DTYPE
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.stages.shared.memory.view_families import is_of_its_own
@@ -41,10 +43,34 @@ class InputMemory:
 
     def alias_of(self, outer: Tensor) -> TensorAlias:
         """The alias of a tensor that is met for the first time."""
-        alias = self._met(outer)
-        if not alias.memory.version:
-            alias.own = 0, outer
+        several = self._known.setdefault(self._place_of(outer), [])
+        near = [memory for memory in several if _meet(memory, outer)]
+        if not near:
+            several.append(self._alone(outer))
+            return self._recorder.alias(several[-1], EMPTY_CHAIN, 0, outer.meta)
+        related = self._is_related(near, outer)
+        alias = self._beside(several, near, outer)
+        memory = alias.memory
+        memory.tensors.is_shared = memory.tensors.is_shared or related
+        version = -1 if memory.version else 0
+        made = OwnHistory(alias.chain, alias.start, outer.meta, outer, version, outer)
+        alias.history = made
+        memory.tensors.histories.append(made)
         return alias
+
+    def _is_related(self, near: list[WrittenMemory], outer: Tensor) -> bool:
+        """Whether a tensor here is a view of one base with this one: a write changes the history
+        of both, and no value says so."""
+        handles = [memory.handle for memory in near if not memory.tensors.histories]
+        handles += [history.handle for memory in near for history in memory.tensors.histories]
+        root = outer._root
+        related = root is not None and any(x is not None and x._root is root for x in handles)
+        if related and any(memory.has_new_history for memory in near):
+            raise self._recorder.refuse(
+                "a tensor whose base was written, with a gradient, before it was met,",
+                "pass it as an argument",
+            )
+        return related
 
     def member(self, base: TensorAlias, outer: Tensor, of: Tensor) -> TensorAlias:
         """The alias of a view of a base that has an alias: both have one history."""
@@ -52,22 +78,35 @@ class InputMemory:
         start = base.start * its // size + (outer.offset * size - of.offset * its) // size
         chain = base.chain.joined(outer._chain.steps)
         alias = self._recorder.alias(base.memory, chain, start, outer.meta)
-        if is_of_its_own(outer):  # a write to the base with a history would change that, too
-            base.memory.is_shared = True
-        if not base.memory.version:
-            alias.own = 0, outer
+        if is_of_its_own(outer):
+            made = OwnHistory(
+                chain, start, outer.meta, outer, -1 if base.memory.version else 0, outer
+            )
+            made.yields = True
+            if not outer._is_tracked_leaf():  # a write to it would change the base's history, too
+                base.memory.tensors.is_shared = True
+            alias.history = made
+            base.memory.tensors.histories.append(made)
+            return alias
+        alias.history, alias.inner_start = base.history, start - base.start + base.inner_start
+        if base.inner is not None:
+            alias.inner = base.inner.joined(outer._chain.steps)
+        if alias.history is None and not base.memory.version:
+            base.memory.seen[chain] = outer
         return alias
 
-    def _met(self, outer: Tensor) -> TensorAlias:
-        several = self._known.setdefault(self._place_of(outer), [])
-        near = [memory for memory in several if _meet(memory, outer)]
-        if not near:
-            several.append(self._alone(outer))
-            return self._recorder.alias(several[-1], EMPTY_CHAIN, 0, outer.meta)
+    def _beside(
+        self, several: list[WrittenMemory], near: list[WrittenMemory], outer: Tensor
+    ) -> TensorAlias:
+        """The alias of a tensor that shares bytes with these memories."""
         memory = near[0]
+        if memory.is_grown:
+            chain, start = self._window(memory, outer.meta, outer.offset)
+            return self._recorder.alias(memory, chain, start, outer.meta)
         is_same = outer.meta is memory.meta and outer.offset == memory.start
         if len(near) == 1 and is_same:
-            memory.is_shared = True
+            if not memory.tensors.histories:
+                own_history_of(memory)
             return self._recorder.alias(memory, EMPTY_CHAIN, 0, outer.meta)
         memory = self._joined(several, near, outer)
         chain, start = self._window(memory, outer.meta, outer.offset)
@@ -109,9 +148,8 @@ class InputMemory:
         spans = [_bytes(each.meta, each.offset) for each in tensors if each is not None]
         low, high = min(first for first, _ in spans), max(end for _, end in spans)
         made = self._flat(outer, low, high, bytes_alone=len(kinds) > 1, history=False)
-        made.is_shared = True
         for memory in near:
-            self._move(memory, made)
+            self._move(memory, made, is_alone=False)
         several[:] = [each for each in several if each not in near] + [made]
         return made
 
@@ -131,9 +169,12 @@ class InputMemory:
             first = low
         return WrittenMemory(self._recorder.values, flat.meta, flat, handle=flat, start=first)
 
-    def _move(self, memory: WrittenMemory, to: WrittenMemory) -> None:
+    def _move(self, memory: WrittenMemory, to: WrittenMemory, *, is_alone: bool) -> None:
         chain, start = self._window(to, memory.meta, memory.start)
+        if not is_alone:
+            own_history_of(memory)
         memory.fold()
+        to.tensors.is_shared = to.tensors.is_shared or memory.tensors.is_shared
         if memory.version:
             value = memory.value
             to.value = to.outside.put(to, to.value, chain, value)
@@ -165,14 +206,42 @@ class InputMemory:
         low, high = _bytes(memory.meta, memory.start)
         first = memory.start * own + start * size
         inside = not meta.numel or low <= first and first + meta.span * size <= high
-        if inside and memory.meta.dense and meta.dtype is memory.meta.dtype:
+        if inside and memory.meta.dense and memory.meta.dtype in (meta.dtype, uint8):
             return 0
         before = memory.start * own
         wanted = min(low, first), max(high, first + meta.span * size)
         made = self._flatten(memory, *(wanted if meta.numel else (low, high)))
         return (before - made.start * made.meta.dtype.itemsize) // size
 
-    def _flatten(self, memory: WrittenMemory, low: int, high: int) -> WrittenMemory:
+    def to_bytes(self, memory: WrittenMemory) -> WrittenMemory:
+        """Makes a root one of bytes, on which windows of all dtypes have inverses."""
+        if is_symbolic((*memory.meta.shape, memory.start)) or is_bytes(memory.meta):
+            return memory
+        if memory.handle is None:
+            return made_bytes(memory)
+        return self._flatten(memory, *_bytes(memory.meta, memory.start), bytes_alone=True)
+
+    def grow(self, memory: WrittenMemory, needed: int) -> None:
+        """Makes a root one of bytes, at least this many from its first byte on: new ones are zeros
+        (TEN-25). All that tensors outside show of the storage belongs to it then."""
+        handle = memory.handle
+        if handle is None:
+            lengthened(self.to_bytes(memory), needed)
+            return
+        several = next(each for each in self._known.values() if memory in each)
+        needed += memory.start * memory.meta.dtype.itemsize
+        if not memory.is_grown:
+            line = tensor_meta((handle.storage.nbytes(),), None, uint8, handle.device)
+            flat = Tensor(handle.storage, line)
+            whole = WrittenMemory(self._recorder.values, line, flat, handle=flat)
+            for each in several:
+                self._move(each, whole, is_alone=False)
+            memory = whole
+        several[:] = [lengthened(memory, needed)]
+
+    def _flatten(
+        self, memory: WrittenMemory, low: int, high: int, *, bytes_alone: bool = False
+    ) -> WrittenMemory:
         handle: Any = memory.handle
         several = next(each for each in self._known.values() if memory in each)
         others, found = self._within(several, low, high)
@@ -180,12 +249,11 @@ class InputMemory:
             low, high = min(low, each[0]), max(high, each[1])
         others = [each for each in others if each is not memory]
         kinds = {each.meta.dtype for each in (memory, *others)}
-        made = self._flat(handle, low, high, bytes_alone=len(kinds) > 1, history=not others)
-        made.is_shared = memory.is_shared
-        self._move(memory, made)
-        for each in others:
-            self._move(each, made)
-            made.is_shared = True
+        bytes_alone = bytes_alone or len(kinds) > 1
+        is_alone = not others and not bytes_alone
+        made = self._flat(handle, low, high, bytes_alone=bytes_alone, history=is_alone)
+        for each in (memory, *others):
+            self._move(each, made, is_alone=is_alone)
         several[:] = [each for each in several if each is not memory and each not in others]
         several.append(made)
         return made

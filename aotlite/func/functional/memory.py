@@ -47,13 +47,26 @@ class TensorAlias:
     meta: TensorMeta
     made: Any = None
     """The view call that made it (`ViewResult`); None for a root, and a tensor from outside."""
-    is_cut: bool = False
-    """Whether a `detach` lies between the root and it: a write through it has no history there."""
+    history: Any = None
+    """Its `OwnHistory`; None where its history is that of the memory."""
+    inner: ViewChain | None = EMPTY_CHAIN
+    """The views from the tensor of that history to it; None for a window that leaves it."""
+    inner_start: int = 0
     is_dead: bool = False
     """Whether it was taken under no_grad, or from a view that was: its gradient goes nowhere."""
-    own: tuple[int, Tensor] | None = None
-    """(version, value) where its history is not the root's: that of a tensor from outside, or of a
-    write through `detach()`."""
+
+
+@attrs.define(eq=False, repr=False)
+class MemoryTensors:
+    """The tensors of a memory, and their histories."""
+
+    aliases: WeakSet[TensorAlias] = attrs.field(factory=WeakSet)
+    root: TensorAlias | None = None
+    """The tensor of the function that has all of this memory, which the function made."""
+    histories: list[Any] = attrs.field(factory=list)
+    """The histories (`OwnHistory`) of tensors that have not the memory's."""
+    is_shared: bool = False
+    """Whether tensors from outside show this memory whose histories are related unseen."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -78,12 +91,12 @@ class WrittenMemory:
     """The values of view chains at the present version."""
     has_new_history: bool = False
     """Whether a write changed the root's history."""
-    is_shared: bool = False
-    """Whether tensors from outside show this memory whose histories are related unseen."""
+    is_grown: bool = False
+    """Whether `resize_` made it longer than the memory outside, which grows at the end."""
+    tensors: MemoryTensors = attrs.field(factory=MemoryTensors)
     written: tuple[int, int] = (0, 0)
     """The time of the last write, if any has a history of the last of these, and the version of its
     storage after it."""
-    aliases: WeakSet[TensorAlias] = attrs.field(factory=WeakSet)
 
     # --- reads
     def read(self, chain: ViewChain, *, history: bool) -> Tensor:
@@ -144,11 +157,15 @@ class WrittenMemory:
 
     def moved_to(self, other: WrittenMemory, prefix: ViewChain, start: int) -> None:
         """All aliases become aliases of another memory, on which this one has a chain."""
-        for alias in list(self.aliases):
+        for alias in list(self.tensors.aliases):
             alias.memory, alias.start = other, alias.start + start
             alias.chain = prefix.joined(alias.chain.steps)
-            other.aliases.add(alias)
-        self.aliases = WeakSet()
+            other.tensors.aliases.add(alias)
+        for history in self.tensors.histories:
+            history.chain = prefix.joined(history.chain.steps)
+            history.start += start
+        other.tensors.histories += self.tensors.histories
+        self.tensors.aliases, self.tensors.histories = WeakSet(), []
 
 
 class OutsideValues:
@@ -186,6 +203,12 @@ class OutsideValues:
 
     def put(self, memory: WrittenMemory, root: Tensor, chain: ViewChain, value: Tensor) -> Tensor:
         """The root's value with this value where the chain shows it."""
+        return self.put_into(memory.meta, root, chain, value)
+
+    def put_into(
+        self, geometry: TensorMeta, root: Tensor, chain: ViewChain, value: Tensor
+    ) -> Tensor:
+        """A value of this geometry with another value where the chain shows it."""
         steps = [step for step in chain if step.op not in SAME]
         parents = [root]
         for step in steps[:-1]:
@@ -196,7 +219,7 @@ class OutsideValues:
             value = self._composed(step.op.put, parent, value, *step.args)
             if step.op.recasts:
                 value = self.in_layout(value, parent.meta)
-        return self.in_layout(value, memory.meta)
+        return self.in_layout(value, geometry)
 
     def exact(self, value: Tensor, eager: TensorMeta) -> Tensor:
         """The value in exactly these strides."""

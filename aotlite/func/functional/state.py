@@ -63,7 +63,7 @@ def functional_state(tensor: Tensor) -> FunctionalState | None:
     memory = alias.memory
     known = memory.last is not None and memory.last[0] is alias.chain
     synced = not memory.pending and (not alias.chain or alias.chain in memory.seen)
-    own = alias.own is not None and alias.own[0] == memory.version
+    own = alias.history is not None and not alias.inner and alias.history.version == memory.version
     return FunctionalState(
         memory.handle is not None,
         _names(alias.chain),

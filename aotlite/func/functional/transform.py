@@ -18,7 +18,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.func.functional.argument_containers import ArgumentContainers, tensors_in
 from aotlite.func.functional.functional_recorder import FunctionalRecorder
-from aotlite.func.functional.view_program import ViewProgram, check_results
+from aotlite.func.functional.view_program import ViewProgram
 from aotlite.ir.errors import ArgumentError
 from aotlite.pipeline.arguments import flattened
 
@@ -65,21 +65,34 @@ def _called(
     recorder: FunctionalRecorder, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]
 ) -> Any:
     containers = ArgumentContainers()
-    before = STATE.recorder, STATE.watch
     recorder.look_at(tensors_in((args, kwargs, _closure_of(func))))
-    mine, mine_by_name = [containers.inside(each, recorder.here) for each in (args, kwargs)]
+    try:
+        mine, mine_by_name = [containers.inside(each, recorder.here) for each in (args, kwargs)]
+        leaves, spec = _run(recorder, func, mine, mine_by_name)
+        leaves = _finished(recorder, leaves, containers)
+    except BaseException:
+        containers.take_back()
+        raise
+    return optree.tree_unflatten(spec, leaves)
+
+
+def _run(
+    recorder: FunctionalRecorder, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+) -> tuple[list[Any], Any]:
+    """The results as stand-ins, and how they are nested."""
+    before = STATE.recorder, STATE.watch
     STATE.recorder, STATE.watch = recorder, None
     try:
         with raising_refusals(recorder):
-            leaves, spec = flattened(func(*mine, **mine_by_name), "the results")
+            leaves, spec = flattened(func(*args, **kwargs), "the results")
         leaves = [recorder.here(x) if isinstance(x, Tensor) else x for x in leaves]
-        check_results(recorder, [leaf for leaf in leaves if isinstance(leaf, Tensor)])
+        recorder.changes.check()
     except BaseException:
-        recorder.take_counts_back()
+        recorder.take_back()
         raise
     finally:
         STATE.recorder, STATE.watch = before
-    return optree.tree_unflatten(spec, _finished(recorder, leaves, containers))
+    return leaves, spec
 
 
 def _closure_of(func: Callable[..., Any]) -> list[Any]:
@@ -103,9 +116,12 @@ def _finished(
     of_grads = [*[grad for _, grad in grads], *[each._grad for each in own]]
     given = [each for each, _, _ in recorder.entries if id(each) in recorder.given]
     program = ViewProgram(recorder)
-    program.run([*given, *tensors, *[grad for grad in of_grads if grad is not None]])
+    program.run(
+        [*given, *recorder.grown, *tensors, *[grad for grad in of_grads if grad is not None]]
+    )
     objects = program.objects
     for stand_in, grad in [*grads, *[(each, each._grad) for each in own]]:
         objects[id(stand_in)].grad = None if grad is None else objects[id(grad)]
     containers.put(objects)
+    recorder.changes.let_go()
     return [objects[id(x)] if isinstance(x, Tensor) else x for x in leaves]

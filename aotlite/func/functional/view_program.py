@@ -21,7 +21,8 @@ from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN
 from aotlite.eager.base.tensor import Tensor
-from aotlite.func.functional.memory import TensorAlias, WrittenMemory
+from aotlite.func.functional.memory import WrittenMemory
+from aotlite.func.functional.tensor_history import OwnHistory
 from aotlite.func.mode_protocol import FunctionalMode
 from aotlite.ir.op import GeometryOp, MultiViewOp, Op
 from aotlite.ir.ops.shape.copies import COPY_, RESTRIDE
@@ -71,15 +72,6 @@ def geometry_change(op: GeometryOp, args: tuple[Any, ...]) -> ObjectChange:
     return ObjectChange(args[0], apply)
 
 
-def own_change(target: Tensor, value: Tensor) -> ObjectChange:
-    """A write through `detach()` with a history, which that object alone gets."""
-
-    def apply(target: Tensor, program: ViewProgram) -> None:
-        program.recorder.emit(COPY_, (target, value), True)
-
-    return ObjectChange(target, apply)
-
-
 def set_change(target: Tensor, window: Tensor) -> ObjectChange:
     """The replay of `set_`."""
 
@@ -102,17 +94,6 @@ def resize_change(target: Tensor, shape: tuple[int, ...], stride: tuple[int, ...
     return ObjectChange(target, apply)
 
 
-def check_results(recorder: FunctionalMode, results: Iterable[Tensor]) -> None:
-    """Raises UnsupportedError where a result has a history that no value has."""
-    for each in results:
-        alias: TensorAlias = each.value
-        if alias.is_cut and each.requires_grad_outside() and not each._is_tracked_leaf():
-            if alias.own is None or alias.own[0] != alias.memory.version:
-                raise recorder.refuse(
-                    "a result whose history is not that of its memory", "return a clone() of it"
-                )
-
-
 @attrs.define(eq=False, repr=False)
 class ViewProgram:
     """The views and changes that results need."""
@@ -127,7 +108,8 @@ class ViewProgram:
         """Makes the objects of these stand-ins."""
         steps: list[tuple[int, Callable[[], None]]] = []
         calls: dict[int, list[tuple[Tensor, ViewResult]]] = {}
-        for each in self._needed(wanted):
+        needed = self._needed(wanted)
+        for each in needed:
             for change in self.recorder.object_changes.get(id(each), ()):
                 steps.append((change.time, partial(self._change, change)))
             alias = self.recorder.first_alias(each)
@@ -139,12 +121,29 @@ class ViewProgram:
                 calls.setdefault(id(alias.made.call), []).append((each, alias.made))
         for several in calls.values():
             steps.append((several[0][1].call.time, partial(self._view, several)))
+        own = self._own_histories(needed)
         restricted = bool(self.recorder.object_changes) or any(
             _restricts(several[0][1].call) for several in calls.values()
         )
+        restricted = restricted or any(each.owner is not None for _, each, _ in own)
         for memory in self.recorder.input_memory.written():
+            if memory.is_grown:
+                at = partial(self._flat, memory.handle, memory)
+                steps.append((next(TIMES), self._copy_bytes(memory, at)))
+                continue
             time = memory.written[0] if restricted and memory.has_new_history else 0
             steps.append((time, self._copy_back(memory)))
+        for each in needed:
+            alias = self.recorder.first_alias(each)
+            memory = alias.memory
+            if memory.is_grown and memory.handle is None and alias is memory.tensors.root:
+                at = partial(self._flat_of, each, memory)
+                steps.append((next(TIMES), self._copy_bytes(memory, at)))
+        for memory, history, owner in own:
+            time = (
+                history.written[0] if history.written and (restricted or owner is not None) else 0
+            )
+            steps.append((time, self._copy_own(memory, history, owner)))
         for _, step in sorted(steps, key=itemgetter(0)):
             step()
         for storage, inner, before in self.counts.values():
@@ -197,29 +196,91 @@ class ViewProgram:
         history = memory.has_new_history
         value = memory.read(EMPTY_CHAIN, history=history)
         handle: Any = memory.handle
-        changes = [c for several in self.recorder.object_changes.values() for c in several]
-        if any(self.recorder.given.get(id(change.target)) is handle for change in changes):
+        if self._changes(handle):
             handle = self.recorder.emit(ALIAS, (handle,), True)  # the object's geometry changes
 
         def copy() -> None:
-            before = self.recorder.versions.get(id(handle.storage), 0)
-            _count(handle.storage, memory.written[1] - 1, before)
-            self.recorder.emit(COPY_, (handle, value), history)
-            # Views were asked for their histories at versions that this write has again.
-            for given in self.recorder.given.values():
-                if given._base is not None and given.storage is handle.storage:
-                    given._seen = -1
+            self._copy(handle, value, memory.written[1], history=history)
 
         return copy
+
+    def _own_histories(self, needed: list[Tensor]) -> list[tuple[Any, OwnHistory, Tensor | None]]:
+        """(memory, history, its tensor of the function) of all histories that a write changed."""
+        found: list[tuple[Any, OwnHistory, Tensor | None]] = []
+        for memory in self.recorder.input_memory.all():
+            found += [
+                (memory, own, None) for own in memory.tensors.histories if own.handle is not None
+            ]
+        for each in needed:
+            first, last = self.recorder.first_alias(each), each.value
+            for alias in (first,) if last is first else (first, last):
+                if alias.history is not None and alias.history.owner is alias:
+                    found.append((alias.memory, alias.history, each))
+        return [one for one in found if one[1].written is not None]
+
+    def _copy_own(
+        self, memory: WrittenMemory, own: OwnHistory, owner: Tensor | None
+    ) -> Callable[[], None]:
+        """The copy of the final value of a tensor that has a history of its own."""
+        value = own.read(memory, EMPTY_CHAIN if owner is None else own.turned)
+        handle: Any = own.handle
+        if owner is None and self._changes(handle):
+            handle = self.recorder.emit(ALIAS, (handle,), True)
+        _, version = own.written or (0, 1)
+
+        def copy() -> None:
+            target = handle if owner is None else self.objects[id(owner)]
+            self._copy(target, value, version, history=True)
+
+        return copy
+
+    def _copy_bytes(
+        self, memory: WrittenMemory, target: Callable[[], Tensor]
+    ) -> Callable[[], None]:
+        """The copy of the final value of memory that grew, after it has grown outside."""
+        value = memory.read(EMPTY_CHAIN, history=False)
+
+        def copy() -> None:
+            self.recorder.emit(COPY_, (target(), value), False)
+
+        return copy
+
+    def _flat_of(self, stand_in: Tensor, memory: WrittenMemory) -> Tensor:
+        return self._flat(self.objects[id(stand_in)], memory)
+
+    @staticmethod
+    def _flat(tensor: Tensor, memory: WrittenMemory) -> Tensor:
+        """The bytes of the storage that a tensor outside has now."""
+        return Tensor(tensor.storage, memory.meta, memory.start)
+
+    def _changes(self, handle: object) -> bool:
+        """Whether the geometry of a tensor from outside changes."""
+        changes = [c for several in self.recorder.object_changes.values() for c in several]
+        return any(self.recorder.given.get(id(change.target)) is handle for change in changes)
+
+    def _copy(self, handle: Tensor, value: Tensor, version: int, *, history: bool) -> None:
+        """Copies a value into a tensor outside; its storage has this version then."""
+        storage = self.recorder.here_outside(handle).storage
+        _count(storage, version - 1, self.recorder.versions.get(id(storage), 0))
+        self.recorder.emit(COPY_, (handle, value), history)
+        # Views were asked for their histories at versions that this write has again.
+        for given in self.recorder.given.values():
+            if given._base is not None and given.storage is storage:
+                given._seen = -1
 
     def _root(self, memory: WrittenMemory, stand_in: Tensor) -> Tensor:
         """The final value of memory that the function made, in memory of its own."""
         if memory.handle is not None:  # a leaf that the function made, written as inputs are
             return memory.handle
-        value = memory.read(EMPTY_CHAIN, history=stand_in.requires_grad_outside())
+        own, meta = self.recorder.first_alias(stand_in).history, memory.meta
+        if own is None:
+            value = memory.read(EMPTY_CHAIN, history=stand_in.requires_grad_outside())
+        else:  # the memory became one of bytes
+            meta = own.meta
+            value = own.bytes_of(memory) if own.value is None else own.now(memory)
         is_own = value._base is None and value._root is None and not value.offset
-        if not is_own or value.meta.stride != memory.meta.stride:
-            value = self.recorder.emit(RESTRIDE, (value, memory.meta.stride), True)
+        if not is_own or value.meta.stride != meta.stride:
+            value = self.recorder.emit(RESTRIDE, (value, meta.stride), True)
         return value
 
 
