@@ -8,6 +8,33 @@ Each program is the body of a function that returns the one to compile. Used by
 from __future__ import annotations
 
 PROGRAMS = r"""
+### set before it is read, from a value of the last call
+class State:
+    def __init__(self): self.n = self.m = 0
+s = State()
+def f(x):
+    s.m = s.n
+    s.n = s.m + 1
+    return x * s.n
+return f
+### set before it is read, in the first call only
+class State:
+    def __init__(self): self.n, self.first = 5, True
+s = State()
+def f(x):
+    if s.first: s.n, s.first = 0, False
+    else: s.n = s.n + 1
+    return x * s.n
+return f
+### list of the last call under another name, set before it is read
+class State:
+    def __init__(self): self.history, self.current = [], None
+s = State()
+def f(x):
+    s.current = s.history
+    s.current.append(1)
+    return x * len(s.current)
+return f
 ### learning rate of a warmup
 class Trainer:
     def __init__(self):

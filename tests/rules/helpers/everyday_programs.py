@@ -65,6 +65,31 @@ def f(x):
     st.dtype = str(x.dtype)
     return x.to(x.dtype)
 return f
+### size that is set before it is read
+class Model:
+    def __init__(self): self.n = 0
+    def forward(self, x):
+        self.n = x.shape[0]
+        return x * self.n
+return Model().forward
+### settings that are set in each call
+class Config: pass
+config = Config()
+def scaled(x): return x * config.scale + config.bias
+def f(x):
+    config.scale, config.bias = 2.0, 1.0
+    return scaled(x)
+return f
+### value that is there for the time of a call
+class Scope: __slots__ = ("current",)
+scope = Scope(); scope.current = "outside"
+def label(x): return x * len(scope.current)
+def f(x):
+    scope.current = "inside"
+    y = label(x)
+    scope.current = None
+    return y
+return f
 ### two meters
 class Meter:
     def __init__(self, scale): self.n, self.scale = 0, scale

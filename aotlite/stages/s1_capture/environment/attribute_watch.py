@@ -98,6 +98,8 @@ class AttributeWatch:
     _reads: dict[tuple[int, str], set[Instruction]] = attrs.field(factory=dict)
     _computed: dict[tuple[int, str], object] = attrs.field(factory=dict)
     """What cached properties gave that recorded nothing; NOTHING where that is not known."""
+    _set_first: set[tuple[int, str]] = attrs.field(factory=set)
+    """The attributes that the run has set before any read: it reads nothing of an earlier call."""
     _is_known: bool = False
     times: int = 0
     """How often guards were made: another time because users' Python ran in the backward, which is
@@ -164,8 +166,7 @@ class AttributeWatch:
         recorder = self.recorder
         if recorder is None or not self._is_known:
             return
-        targets = [node.target for node in recorder.nodes]
-        is_own = any(is_a(each, Op) and each not in BUILT_IN for each in targets)
+        is_own = any(is_a(x.target, Op) and x.target not in BUILT_IN for x in recorder.nodes)
         names = {name for code in world.codes for c in with_inner(code) for name in c.co_names}
         if is_own or recorder.data.keeps or not _SAVING.isdisjoint(names):
             self.forget()
@@ -176,8 +177,9 @@ class AttributeWatch:
         is_watched = id(thing) in self._objects and (type(thing), name) in self._placed
         if not (self._is_known and is_watched) or self.times > 1:
             return None
-        if key in self._computed and self._computed[key] is attributes_of(thing).get(name):
-            return set()  # later reads give what this run has computed
+        is_kept = key in self._computed and self._computed[key] is attributes_of(thing).get(name)
+        if is_kept or key in self._set_first:
+            return set()  # later reads give what this run has computed, or set
         return self._reads.get(key, set())
 
     # --- what the descriptors tell
@@ -185,6 +187,10 @@ class AttributeWatch:
         if id(thing) in self._objects:
             at = frame.f_code, frame.f_lasti
             self._reads.setdefault((id(thing), name), set()).add(at)
+
+    def sets(self, thing: object, name: str) -> None:
+        if id(thing) in self._objects and (id(thing), name) not in self._reads:
+            self._set_first.add((id(thing), name))
 
     def effects(self) -> Effects:
         """What has been recorded so far."""
@@ -444,6 +450,8 @@ class _Watched:
         return held if held is not NOTHING else self._of_class(thing, type(thing))
 
     def __set__(self, thing: object, value: object) -> None:
+        for watch in self.watches:
+            watch.sets(thing, self.name)
         if self.slot is not None:
             self.slot.__set__(thing, value)
         else:
