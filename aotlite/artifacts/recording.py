@@ -30,6 +30,7 @@ from aotlite.ir.ops import BUILT_IN
 from aotlite.ir.provenance.purity import handed_on
 from aotlite.ir.symbols.assumption import Assumption
 from aotlite.pipeline.record_files import Document, at_rest, encoded
+from aotlite.pipeline.record_files.containers import has_class_of_user
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.pipeline.size_regions.tensor_marks import notes_of
 from aotlite.stages.records.capture import Captured
@@ -118,6 +119,9 @@ class Recording:
             yield "a tensor is a wrapper subclass"
         if cut.convention.tokens or cut.joint.backward.effects:
             yield "the function has effects"
+        spec = cut.containers.spec
+        if spec is not None and (kind := has_class_of_user(spec)):
+            yield f"a result is a {kind}, whose class no file holds"
         for name in sorted(_own_ops(captured.graph, cut.partition.forward, cut.partition.backward)):
             yield f"the op {name} is a user's own, whose rules may differ"
 

@@ -16,6 +16,7 @@ from aotlite.ir.symbols.assumption import Assumption
 from aotlite.ir.symbols.polynomial import Range
 from aotlite.pipeline.arguments import FlatArguments, call_of, dict_orders
 from aotlite.pipeline.order_records import OrderRecords
+from aotlite.pipeline.record_files.containers import is_same_by_name
 from aotlite.pipeline.size_regions.records import StageRecords
 from aotlite.programs.parameters import Parameters
 from aotlite.stages.records.symbolic_sizes import NumberSource, SizeSource, Source
@@ -42,7 +43,7 @@ class Arguments:
     parameters: Parameters = attrs.field(factory=Parameters)
 
     @property
-    def form(self) -> object:
+    def form(self) -> tuple[Any, ...]:
         """The key of calls with these containers."""
         tree: Any = optree.tree_unflatten(self.spec, [0] * self.spec.num_leaves)
         args, kwargs = tree
@@ -64,8 +65,13 @@ class Arguments:
             call = call if made is None else call_of(*made)
         if call.form == self.form:
             return call
+        if call.form[1:] == self.form[1:] and is_same_by_name(call.spec, self.spec):
+            return call  # named tuples of a class of the caller's
         got, expected = (_shape_words(each) for each in (call.spec, self.spec))
-        if got == expected:
+        is_spelled_so = got == expected
+        if is_spelled_so and call.form[2] == self.arrays and call.spec != self.spec:
+            expected = "containers of the classes that were captured"
+        elif is_spelled_so:
             got, expected = f"{got} with ndarrays at {call.form[2]}", f"{self.arrays}"
         error = ArgumentError(f"program: the arguments are {got}, expected {expected}")
         if call.spec == self.spec and call.form[2] == self.arrays:

@@ -12,7 +12,7 @@ import traceback
 import types
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -367,10 +367,6 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: program(lambda m, x: m[0](x), [nn.Linear(2, 1)], al.ones(2)),
         "argument m[0] is a Linear in a container",
     ),
-    "an object": (
-        lambda: through_a_file(program(lambda x: Pair(x, x), al.ones(2))),
-        "a container is a Pair, expected a tuple",
-    ),
     "a float": (
         lambda: program(lambda x, by: x * by, al.ones(2), 0.5, dynamic_shapes={"by": True}),
         "floats that each call reads",
@@ -388,11 +384,6 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "order is 6, expected an integer of 1 to 5",
     ),
 }
-
-
-class Pair(NamedTuple):
-    x: Any
-    y: Any
 
 
 @pytest.mark.rules("PRG-10")

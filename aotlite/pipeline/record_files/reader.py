@@ -44,7 +44,7 @@ from aotlite.ir.op import OPS, MultiViewOp, ViewOp
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.ir.symbols.assumption import Assumption
 from aotlite.ir.symbols.symint import SymInt
-from aotlite.pipeline.record_files.containers import spec_from
+from aotlite.pipeline.record_files.containers import MOST_KINDS, named_type, spec_from
 from aotlite.pipeline.record_files.data import read_data, read_device
 from aotlite.pipeline.record_files.schema import ValueForm, fields_of, read_text
 from aotlite.pipeline.record_files.table import ERRORS, RECORDS
@@ -109,6 +109,7 @@ class Reader:
         self._graphs = graphs
         self._hinted = Hinted()
         self._made: list[Any] = []
+        self._kinds: set[tuple[str, tuple[str, ...]]] = set()
         self._metas: list[TensorMeta] = each(self._meta, root["metas"], ".metas")
         self._meta_at = indexed(self._metas, "metas")
         self._work = Work(len(root["entries"]) if type(root["entries"]) is list else 0)
@@ -200,7 +201,12 @@ class Reader:
 
     def spec(self, value: object) -> PyTreeSpec:
         """Containers."""
-        return spec_from(value, self.data)
+        return spec_from(value, self.data, self._named_tuple)
+
+    def _named_tuple(self, name: str, fields: tuple[str, ...]) -> Any:
+        """The class of a named tuple; None for one too many, or without such a class."""
+        self._kinds.add((name, fields))
+        return named_type(name, fields) if len(self._kinds) <= MOST_KINDS else None
 
     def error(self, value: object) -> Exception:
         """An error by its class and arguments."""
