@@ -16,7 +16,7 @@ from aotlite.ir.geometry.overlap import has_internal_overlap, overlaps_bytes
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS, InplaceOp, MultiViewOp, PureOp, ViewOp
+from aotlite.ir.op import OPS, GeometryOp, InplaceOp, MultiViewOp, PureOp, ViewOp
 from aotlite.ir.ops.shape.copies import COPY_
 from aotlite.ir.ops.structure import GETITEM
 
@@ -37,8 +37,24 @@ class GraphMemory:
     """An output lies in it."""
     ends: int
     """The place of the node that overwrites an input for good."""
+    closed: Region | None = None
+    """The part of an input that the graph copies into at its end; None for all."""
+    reaches_out: bool = False
+    """That part is not within the input: other inputs may lie there."""
     values: dict[Node, None] = attrs.field(factory=dict)
     """The values of the given graph that lie in it, but for those that are dead by now."""
+
+    def covers(self, region: Region) -> bool:
+        """Whether the graph makes this part, or copies into all of it at its end."""
+        closed = self.closed
+        if closed is None or region.is_same(closed):
+            return True
+        if closed._has_symbols or region._has_symbols or not closed.meta.dense:
+            return False
+        size, own = closed.meta.dtype.itemsize, region.meta.dtype.itemsize
+        first, low = region.offset * own, closed.offset * size
+        end, high = first + region.meta.span * own, low + closed.meta.span * size
+        return bool(low <= first and end <= high)
 
 
 @attrs.frozen(eq=False)
@@ -103,8 +119,15 @@ class Memories:
         outputs = [value for value in graph.outputs if type(value) is Node]
         self._escaping = {storage_root(value) for value in outputs}
         calls = [node for node in graph.calls if node.target is COPY_]
-        self._closed = {node.args[0]: self.places[node] for node in calls}
+        self._closed = {storage_root(node.args[0]): self.places[node] for node in calls}
         """The place of the copy into each input that the graph writes at its end."""
+        self._windows = {
+            storage_root(node.args[0]): node.args[0]
+            for node in calls
+            if node.args[0].op != "placeholder"
+        }
+        """Input -> the window on it that the graph copies into."""
+        self._several = len(self._closed) < len(calls)
 
     def add(self, node: Node) -> None:
         """Gives a value of the given graph its region: that of a view, or a memory of its own."""
@@ -117,7 +140,32 @@ class Memories:
             ends = self._closed.get(node, len(self.places))
             memory = GraphMemory(node.meta, may, is_own, node in self._escaping, ends)
             region = Region(memory, node.meta, 0)
+            if node in self._windows:
+                self._close(node, region)
         self.put(node, region)
+
+    def _close(self, node: Node, whole: Region) -> None:
+        """The graph copies into a window on an input: no other part of it may be written."""
+        memory, window = whole.memory, self._windows[node]
+        try:
+            closed = self._region_in(window, node, whole)
+        except KeyError:  # a window on a window
+            closed = None
+        memory.may_be_written = closed is not None and not self._several
+        if closed is None:
+            return
+        memory.closed = closed
+        symbolic = closed._has_symbols or whole._has_symbols
+        within = not symbolic and 0 <= closed.offset and closed.meta.dtype is node.meta.dtype
+        memory.reaches_out = not within or closed.offset + closed.meta.span > node.meta.span
+
+    def reads_others(self, node: Node, memory: GraphMemory) -> bool:
+        """Whether this node, or one behind it, reads an input that is not in this memory."""
+        return any(
+            self.lasts(each) >= self.places[node]
+            for each in self.graph.placeholders
+            if each in self.regions and self.regions[each].memory is not memory
+        )
 
     def put(self, node: Node, region: Region) -> None:
         """The value lies in this region."""
@@ -140,6 +188,8 @@ class Memories:
             return self.viewed(view, (whole.args[0], *rest))
         if isinstance(op, ViewOp):
             return self.viewed(op, args)
+        if isinstance(op, GeometryOp):
+            return self.viewed(op.view, args)
         return self.regions[args[0]] if isinstance(op, InplaceOp) else None
 
     def viewed(self, view: ViewOp, args: tuple[Any, ...]) -> Region:

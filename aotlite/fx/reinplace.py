@@ -3,15 +3,16 @@
 It is the inverse of functionalization, for compilers and runners that execute a graph op by op: a
 pure op allocates its result, an op that writes does not. Input: a pure graph, which may end in
 closing copies into its inputs. Output: an equal graph, in which ops write memory that nobody reads
-any more. Rules: RIP-1 to RIP-8. Spec: `specs/reinplace.md`.
+any more. Rules: RIP-1 to RIP-12. Spec: `specs/reinplace.md`.
 """
 
 from __future__ import annotations
 
 import attrs
 
+from aotlite.fx.copies import closing_nodes, lies_unseen, without_copies
 from aotlite.fx.memory import Memories, Region, scattered_view
-from aotlite.ir.errors import AotliteError, ArgumentError, noted
+from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.graph import Copy, Graph, Node, map_nodes
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.node_text import node_line
@@ -26,7 +27,6 @@ from aotlite.ir.op import (
     ViewOp,
 )
 from aotlite.ir.ops.shape.copies import CLONE, COPY_, RESTRIDE
-from aotlite.ir.ops.structure import GETITEM
 from aotlite.stages.s7_simplify.common_subexpressions import eliminate_dead_code
 
 __all__ = ["Refusal", "Reinplaced", "reinplace", "reinplaced"]
@@ -76,8 +76,9 @@ def reinplace(graph: Graph) -> Graph:
 
 def reinplaced(graph: Graph) -> Reinplaced:
     """`reinplace`, with the ops that still allocate, and why."""
+    closing = closing_nodes(graph)
     for node in graph.calls:
-        if isinstance(node.target, _IMPURE) and not _is_closing(node):
+        if isinstance(node.target, _IMPURE) and node not in closing:
             raise noted(
                 ArgumentError(
                     f"reinplace: the graph has {node.target.name}, expected a pure graph"
@@ -85,15 +86,15 @@ def reinplaced(graph: Graph) -> Reinplaced:
                 f"node: {node_line(node, graph.names)}",
                 "Functionalize it first. A copy_ into an input may stand at the end. (RIP-1)",
             )
-    run = _Reinplacing(graph)
-    return Reinplaced(run.run(), tuple(run.refused))
+    known = set(graph.nodes)
+    bare, copied = without_copies(graph)
+    run = _Reinplacing(bare)
+    made = run.run()
+    origins = [(copied.get(each.node, each.node), each.reason) for each in run.refused]
+    return Reinplaced(made, tuple([Refusal(*each) for each in origins if each[0] in known]))
 
 
 _IMPURE = (InplaceOp, GeometryOp, RandomOp)
-
-
-def _is_closing(node: Node) -> bool:
-    return node.target is COPY_ and node.args[0].op == "placeholder"
 
 
 _INPLACE: dict[PureOp, InplaceOp] = {}
@@ -158,6 +159,8 @@ class _Reinplacing:
             return None
         if op is COPY_:
             return self._closing(node)
+        if isinstance(op, GeometryOp):
+            return None
         if type(op) is not PureOp or not node.args:
             return None
         target = node.args[0]
@@ -241,9 +244,15 @@ class _Reinplacing:
         memory, escapes = region.memory, self.memories.escapes(node)
         if not memory.may_be_written:
             return "its operand is an input, a constant, or known to an effect"
+        if not memory.covers(written):
+            return "its operand lies in an input, and outside of what is copied into that"
+        if memory.reaches_out and self.memories.reads_others(node, memory):
+            return "another input may lie in the memory that it would write"
         if region.repeats or written.repeats:
             return "elements of its operand share addresses"
-        if node.meta is not region.meta and (escapes or not _lies_unseen(self.graph, node, region)):
+        if node.meta is not region.meta and (
+            escapes or not lies_unseen(self.graph, node, region.meta)
+        ):
             return "its result has another dtype, shape or strides"
         if escapes and not (memory.is_own and region.is_whole):
             return "its result has to be memory of its own"
@@ -279,29 +288,6 @@ class _Reinplacing:
             if not elementwise or not lies.is_same(region):
                 return "another operand lies in the memory that it would write"
         return ""
-
-
-def _lies_unseen(graph: Graph, node: Node, region: Region) -> bool:
-    """Whether the value may have the strides of a region: no node that reads it can tell."""
-    meta = node.meta
-    assert type(meta) is TensorMeta
-    if (meta.shape, meta.dtype, meta.device) != _looks(region.meta) or meta.table is not None:
-        return False
-    there = Node("get_attr", None, meta=region.meta)
-    for user in graph.users[node]:
-        if user.op != "call" or user.target.views or user.target is GETITEM:
-            return False
-        args = map_nodes(user.args, lambda value: there if value is node else value)
-        try:
-            if user.target.infer(args) is not user.meta:
-                return False
-        except AotliteError:
-            return False
-    return True
-
-
-def _looks(meta: TensorMeta) -> tuple[object, ...]:
-    return meta.shape, meta.dtype, meta.device
 
 
 def _is_view_of(value: Node, base: Node) -> bool:

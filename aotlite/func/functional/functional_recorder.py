@@ -45,7 +45,7 @@ from aotlite.ir.ops.elementwise.comparisons import CAST
 from aotlite.ir.ops.shape.copies import CLONE, COPY_
 from aotlite.ir.ops.views.view_ops import ALIAS, AS_STRIDED
 from aotlite.stages.s6_functionalize.view_inverses import invertible, strided
-from aotlite.stages.shared.memory.view_families import is_apart
+from aotlite.stages.shared.memory.view_families import give_root, is_apart, is_of_its_own
 
 
 class FunctionalRecorder(ModeRecorder):
@@ -83,6 +83,8 @@ class FunctionalRecorder(ModeRecorder):
         base = self._base_of(outer)
         if base is None:
             stand_in.value = self.input_memory.alias_of(outer)
+            if self.outer[0] is not None and is_of_its_own(outer):
+                give_root(outer, stand_in)
         else:
             its = self.here(base)
             stand_in.value = self.input_memory.member(its.value, outer, base)
@@ -148,7 +150,8 @@ class FunctionalRecorder(ModeRecorder):
         self._yield(tensor, alias)
         own: OwnHistory | None = alias.history
         is_known = own is not None and own.value is not None
-        if is_known and own is not None and (wanted or own.version == memory.version):
+        is_beside = own is not None and own.version == memory.version and own.owner is not None
+        if is_known and (wanted or is_beside):
             found = self._with_own_history(alias, wanted=wanted)
         else:
             found = memory.read(alias.chain, history=wanted and bool(STATE.grad_mode))

@@ -104,7 +104,7 @@ class ViewFamilies:
         if id(real) not in self._joined:
             self._alone.setdefault(id(root), []).append(fake)
             if id(root) in self._left and is_of_its_own(real):
-                _give_root(real, fake)
+                give_root(real, fake)
             return None
         family = self._made.get(id(root))
         if family is None:
@@ -143,7 +143,7 @@ def _put_on(
     fake._seen = min(fake._seen, 0)  # what was written before it was met makes it stale
 
 
-def _give_root(real: Tensor, fake: Tensor) -> None:
+def give_root(real: Tensor, fake: Tensor) -> None:
     """Gives the fake of a view of its own history a base that requires no grad, as the caller's
     has. The base has the view's geometry, so that nothing about it is a number."""
     twin, meta = twin_root(root_of(real), None), fake.meta
