@@ -18,7 +18,7 @@ from aotlite.artifacts.entry_records import DecodedEntry, check_call, decoded_en
 from aotlite.artifacts.files import store
 from aotlite.artifacts.files.guard_words import guards_of
 from aotlite.artifacts.files.kept_entry import KeptEntry, facts_of_words
-from aotlite.artifacts.files.misses import LookupOutcome, in_words, note, note_hit
+from aotlite.artifacts.files.misses import LookupOutcome, in_words, instead, note, note_hit
 from aotlite.artifacts.files.symbol_words import request_words
 from aotlite.artifacts.reads.function_names import name_of
 from aotlite.artifacts.reads.option_reads import fixed_lines
@@ -206,11 +206,13 @@ def _bypass(name: str, why: str, options: Options) -> None:
     _say("bypass", name, why)
     note(name, LookupOutcome("bypass", why))
     if options.strict_cache:
+        advice = instead(why)
         raise noted(
             UnsupportedError(
                 f"compile: {name} cannot be kept in the artifact cache, since {why}, expected a "
                 "function of which all reads can be compared in another process"
             ),
+            *([f"Instead: {advice}."] if advice else []),
             "Leave out strict_cache, and it is compiled as without a cache. (CACHE-3)",
         )
 

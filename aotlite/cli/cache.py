@@ -49,9 +49,13 @@ def command(args: argparse.Namespace) -> None:
 def _say_why(function: str) -> None:
     found = misses.last(function)
     if found is None:
-        print(f"nothing is known of {function}: it was not looked up")
+        form = "" if ":" in function else ", or its name is another: it is given as module:name"
+        print(f"nothing is known of {function}: it was not looked up{form}")
     elif found.outcome != "hit":
         print(f"{found.outcome}: {found.why}")
+        advice = misses.instead(found.why) if found.outcome == "bypass" else ""
+        if advice:
+            print(f"instead: {advice}")
     else:
         print("hit: all reads of the last look-up are those of a kept entry")
         if found.before is not None:

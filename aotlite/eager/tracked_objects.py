@@ -167,8 +167,12 @@ def own_attributes(obj: TrackedObject) -> dict[str, object]:
 def _check_writable(obj: TrackedObject, name: str) -> None:
     recorder = STATE.recorder
     if recorder is not None and not recorder.is_created(obj):
+        is_tensor = isinstance(own_attributes(obj).get(name), Tensor)
+        keep = f"write it in place, {name}.copy_(value)" if is_tensor else _KEEP
         raise recorder.refuse(
             f"writing attribute {name!r} of a {type(obj).__name__}",
-            "keep what changes in a buffer or parameter and write it in place (copy_, add_), or "
-            "write the attribute outside the compiled function",
+            f"{keep}, or write the attribute outside the compiled function",
         )
+
+
+_KEEP = "keep what changes in a buffer or parameter and write it in place (copy_, add_)"

@@ -8,6 +8,7 @@ import aotlite as al
 from aotlite.backends.native.cache import eviction, trusted_folders
 from aotlite.backends.native.cache.disk_cache import DiskCache, key_of
 from aotlite.cli import main
+from aotlite.subclasses import TwoTensor
 from tests.artifacts.looked_up import cached
 
 RATE = 2.0
@@ -94,6 +95,48 @@ def test_why_says_which_read_differed(folder, run, monkeypatch):
     cached(lambda x: x * time.time())(al.ones(2))
     printing = f"{__name__}:{test_why_says_which_read_differed.__name__}.<locals>.<lambda>"
     assert run("why", printing)[1][0].startswith("bypass: ")
+
+
+def hooked(x):
+    y = x * 2
+    y.register_hook(lambda grad: grad * 2)
+    return y
+
+
+def of_wrapper(x):
+    return x * 2
+
+
+def printing(x):
+    al.effects.print("{}", x)
+    return x * 2
+
+
+BYPASSES = {
+    hooked: ("the function registers hooks", "register them on its results, outside"),
+    of_wrapper: ("a tensor is a wrapper subclass", "pass its parts, and wrap the results outside"),
+    printing: ("the function has effects", "leave prints and callbacks to the caller"),
+}
+
+
+@pytest.mark.rules("CACHE-3", "CACHE-13")
+@pytest.mark.parametrize("function", BYPASSES)
+def test_why_says_what_to_do_instead(folder, run, function, capsys):
+    why, advice = BYPASSES[function]
+    x = al.ones(2, requires_grad=True)
+    given = TwoTensor(al.ones(2), al.ones(2)) if function is of_wrapper else x
+    cached(function)(given)
+    capsys.readouterr()
+    said = run("why", f"{__name__}:{function.__qualname__}")[1]
+    assert [f"bypass: {why}", f"instead: {advice}"] == said
+    with pytest.raises(al.UnsupportedError) as caught:
+        cached(function, strict_cache=True)(given)
+    assert f"Instead: {advice}." in caught.value.__notes__
+
+
+@pytest.mark.rules("CACHE-13")
+def test_why_of_a_name_without_a_module_says_its_form(run):
+    assert run("why", "step")[1][0].endswith("it is given as module:name")
 
 
 @pytest.mark.rules("CACHE-12", "CACHE-13")

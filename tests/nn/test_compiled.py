@@ -1,6 +1,7 @@
 """Modules and optimizers inside compiled functions: what happens equals eager, bit for bit."""
 
 import copy
+import re
 
 import pytest
 
@@ -143,6 +144,28 @@ def test_writes_are_refused_and_nothing_is_changed(what, write):
     with pytest.raises(UnsupportedError, match=f"capture: {what}"):
         al.compile(write)(layer)
     assert layer.training and layer.weight.grad is gradient and layer.bias is not None
+
+
+def test_assigned_buffer_is_refused_with_the_line_to_write():
+    """Eager takes a Buffer there, and says the same of a plain tensor."""
+
+    class Mean(nn.Module):
+        def __init__(self, wrap):
+            self.mean, self.wrap = nn.Buffer(al.zeros(2)), wrap
+
+        def forward(self, x):
+            self.mean = self.wrap(self.mean + x)
+            return self.mean * 2
+
+    x = al.ones(2)
+    assert [2.0, 2.0] == Mean(nn.Buffer)(x).tolist()
+    line = r"write.* in place.*mean.copy_\(value\)"
+    with pytest.raises(UnsupportedError, match="writing attribute 'mean' of a Mean") as caught:
+        al.compile(Mean(nn.Buffer), backend="reference")(x)
+    assert re.search(line, "".join(caught.value.__notes__))
+    for call in (Mean(lambda new: new), al.compile(Mean(lambda new: new), backend="reference")):
+        with pytest.raises(al.ArgumentError, match=line):
+            call(x)
 
 
 def test_loading_a_state_is_seen_by_compiled_functions():

@@ -55,6 +55,36 @@ def _plain(image: str) -> str:
     return rest if kind == "int" else image
 
 
+_INSTEAD = {
+    "users' Python runs in the backward": "write the function with built-in ops: what a custom "
+    "Function or a hook does is no data",
+    "the function registers hooks": "register them on its results, outside",
+    "hooks of saved tensors": "set them around the call",
+    "a user's module is asked for an attribute": "name the attribute in the code",
+    " imports ": "import at the top of the module",
+    " binds the global ": "return the value, and bind it outside",
+    "a tensor is a wrapper subclass": "pass its parts, and wrap the results outside",
+    "the function has effects": "leave prints and callbacks to the caller",
+    "is a user's own, whose rules may differ": "write it with built-in ops, in the function itself",
+    "whose class no file holds": "return a tuple or a dict, and make the object outside",
+    "a size depends on values of tensors": "use a form of fixed size, such as al.where",
+    " calls ": "pass the value as an argument, and print or write outside",
+    "the function changes ": "return the value, and write it outside",
+    "the option ": "leave the option out",
+    "a profiler is on": "stop it while the function is compiled",
+}
+"""What to do instead, by words of the reason."""
+
+
+def instead(why: str) -> str:
+    """What to do about a reason for which nothing is kept; empty where that is not known.
+
+    >>> instead("a tensor is a wrapper subclass")
+    'pass its parts, and wrap the results outside'
+    """
+    return next((advice for words, advice in _INSTEAD.items() if words in why), "")
+
+
 def note(function: str, outcome: LookupOutcome) -> None:
     """Keeps the outcome of the last look-up of a function; nothing happens where that is
     impossible."""
