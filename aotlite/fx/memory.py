@@ -156,8 +156,9 @@ class Memories:
             return
         memory.closed = closed
         symbolic = closed._has_symbols or whole._has_symbols
-        within = not symbolic and 0 <= closed.offset and closed.meta.dtype is node.meta.dtype
-        memory.reaches_out = not within or closed.offset + closed.meta.span > node.meta.span
+        own = whole.meta
+        within = not symbolic and 0 <= closed.offset and closed.meta.dtype is own.dtype
+        memory.reaches_out = not within or closed.offset + closed.meta.span > own.span
 
     def reads_others(self, node: Node, memory: GraphMemory) -> bool:
         """Whether this node, or one behind it, reads an input that is not in this memory."""

@@ -7,6 +7,7 @@ to FXG-12. Spec: `specs/fx.md`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from operator import getitem
@@ -17,9 +18,10 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.factories import zeros
 from aotlite.fx.core.replaced import WithReplacedNames
 from aotlite.fx.core.words import Args, Argument, Named, Target, Value
+from aotlite.fx.gradient_flow import GradientFlow, flow_behind
 from aotlite.fx.node import FxNode, map_aggregate
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
-from aotlite.ir.op import Op
+from aotlite.ir.op import GeometryOp, Op
 
 __all__ = [
     "FxProxy",
@@ -56,6 +58,16 @@ def _stand_in() -> Tensor:
     return zeros(())
 
 
+class _Dispatching(threading.local):
+    """Whether an op runs on proxies in this thread. No gradients flow between proxies themselves,
+    so that the eager engine is told that they require none."""
+
+    active = False
+
+
+_DISPATCHING = _Dispatching()
+
+
 class FxProxy(Tensor):
     """The value of a node. Computing with it adds nodes where the graph's insertion point is.
 
@@ -71,6 +83,7 @@ class FxProxy(Tensor):
     node: FxNode
     tracer: TracerBase
     part: Tensor
+    flow: GradientFlow
 
     def __new__(cls, node: FxNode, tracer: TracerBase | None = None) -> Any:
         if not isinstance(node, FxNode):
@@ -89,6 +102,7 @@ class FxProxy(Tensor):
         )
         made.meta = meta
         made.node, made.tracer, made.part = node, tracer, _stand_in()
+        made.flow = _flow_of(node)
         return made
 
     def __tensor_flatten__(self) -> tuple[list[str], Any]:
@@ -114,21 +128,50 @@ class FxProxy(Tensor):
             raise _written(func.op.name)
         found = tracer.create_proxy("call_function", func, args, kwargs)
         tracer.note_grad_mode(found.node, STATE.asked_in)
+        flows = _flows_in((args, kwargs))
         if func.op.writes:
+            flow_behind(func.op, flows, args[0].meta, STATE.asked_in)
             return args[0]
-        return tuple(found) if isinstance(found, ProxyResults) else found
+        results = tuple(found) if isinstance(found, ProxyResults) else (found,)
+        for each in results:
+            each.flow = flow_behind(func.op, flows, each.meta, STATE.asked_in)
+        return results if isinstance(found, ProxyResults) else found
 
     def _apply(self, op: Op, args: tuple[object, ...]) -> Any:
         operands = op.operands(args)
         for each in operands:
             if isinstance(each, FxNode):
                 each._apply(op, args)  # it raises: what to write instead
+        if isinstance(op, GeometryOp) and op.operands(args)[0] is self:
+            return self._move(op, args)
         if any(isinstance(each, FxProxy) for each in operands):
-            return super()._apply(op, args)
+            before, _DISPATCHING.active = _DISPATCHING.active, True
+            try:
+                return super()._apply(op, args)
+            finally:
+                _DISPATCHING.active = before
         given, named = op.schema.given(args)  # a value of this one's size, such as zeros_like
         found = self.tracer.create_proxy("call_function", op, given, named)
         self.tracer.note_grad_mode(found.node, STATE.grad_mode)
         return found
+
+    def _move(self, op: GeometryOp, args: tuple[object, ...]) -> Any:
+        """`t_` and the like: from now on the proxy is of the node that does it (FXG-29)."""
+        given, named = op.schema.given(args)
+        found = self.tracer.create_proxy("call_function", op, given, named)
+        self.tracer.note_grad_mode(found.node, STATE.grad_mode)
+        self.node, self.meta, self.facts = found.node, found.meta, None
+        return self
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the value would require a gradient: as an example that was given does, a
+        parameter, and what is computed of them (FXG-29)."""
+        return self.flow.requires and not _DISPATCHING.active
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
 
     # --- what needs elements
     def __bool__(self) -> bool:
@@ -196,6 +239,29 @@ class ProxyResults(Sequence[Any]):
 
     def __repr__(self) -> str:
         return f"Proxy({self.node})"
+
+
+def _flow_of(node: FxNode) -> GradientFlow:
+    """The flow of a node that is not known: that of the tensor that it reads, or none."""
+    if node.op == "get_attr":
+        value = node.graph.value_of(node.target)
+        return GradientFlow(isinstance(value, Tensor) and value.requires_grad_outside())
+    return GradientFlow()
+
+
+def _flows_in(values: object) -> list[GradientFlow]:
+    """The flows of tensors among arguments, in order."""
+    found: list[GradientFlow] = []
+
+    def look(value: Value) -> Any:
+        if isinstance(value, FxProxy):
+            found.append(value.flow)
+        elif isinstance(value, Tensor):
+            found.append(GradientFlow(value.requires_grad_outside()))
+        return value
+
+    map_aggregate(values, look)
+    return found
 
 
 def tracer_among(values: object) -> TracerBase | None:

@@ -336,12 +336,13 @@ class _Arguments:
         template, leaves = flattened(value, lambda each: not is_fixed and _is_type(each))
         single = "leaf" in template
         names = [name] if single else [f"{name}_{index}" for index in range(len(leaves))]
-        proxies = iter(
-            [
-                tracer.proxy(tracer.create_node("placeholder", each, (), {}, None, leaf))
-                for each, leaf in zip(names, leaves, strict=True)
-            ]
-        )
+        made = [
+            tracer.proxy(tracer.create_node("placeholder", each, (), {}, None, leaf))
+            for each, leaf in zip(names, leaves, strict=True)
+        ]
+        for proxy, leaf in zip(made, leaves, strict=True):
+            proxy.flow.requires = isinstance(leaf, Tensor) and leaf.requires_grad
+        proxies = iter(made)
         default = value if is_fixed else inspect.Parameter.empty
         self.templates.append(InputTemplate(name, template, default))
         is_type = _is_type if not is_fixed else _is_no_type

@@ -313,3 +313,26 @@ def test_a_traced_program_does_what_it_does(steps: Any, rng: Any) -> None:
         results.append([t.tolist() for t in (*out, x, y)] + [t.stride() for t in out])
     assert results[0] == results[1]
     assert ops.mul is fx.ops.mul
+
+
+@pytest.mark.rules("FXG-29")
+def test_a_geometry_op_moves_the_proxy() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        row = y[0]
+        y.t_().unsqueeze_(0)
+        row.add_(1)
+        assert (1, 2, 3) == y.shape and "unsqueeze_" == y.node.name
+        return y * 1, y.requires_grad, row
+
+    x = al.ones(3, 2).requires_grad_()
+    found, expected = fx.symbolic_trace(f, x)(x), f_of_plain(x)
+    assert [expected.tolist(), True] == [found[0].tolist(), found[1]]
+    found[0].sum().backward()
+    assert x.grad is not None and 2.0 == x.grad[0, 0].item()
+
+
+def f_of_plain(x: Any) -> Any:
+    y = x * 2
+    y[0].add_(1)
+    return y.t().unsqueeze(0) * 1
