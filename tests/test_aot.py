@@ -103,7 +103,7 @@ def test_every_form_of_compiler_computes_what_eager_does(form):
 @pytest.mark.rules("FUN-22", "FUN-23")
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("form", WRITES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=cases())
 def test_graphs_that_write_their_inputs_leave_eagers_world(form, case):
     """FUN-22, FUN-23: bytes, geometry, versions, aliases and gradients are as in eager."""

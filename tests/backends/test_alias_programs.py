@@ -21,7 +21,7 @@ def difference(number: int, backend: str) -> list[str]:
     return differences_of(program, backend=backend)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("number", [*FOUND, *range(5000, 5000 + COUNT)])
 def test_a_program_as_loops_is_eagers(number: int) -> None:
     assert [] == difference(number, "loops")

@@ -175,7 +175,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.slow("compiles the functions, and tries thousands of numbers")
 @needs_compiler
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(12)
 @pytest.mark.parametrize("stride", [1_048_573, pytest.param(262_139, marks=pytest.mark.long)])
 @pytest.mark.parametrize("function", [f for f in ROUNDING if "near" not in f.domain], ids=named)
 def test_errors_are_within_the_bound(function: ScalarFunction, stride: int, run: Compiled) -> None:

@@ -158,7 +158,7 @@ def stays_inside(op: Op, args: tuple[Any, ...]) -> bool:
 PURE = [name for name, op in sorted(OPS.items()) if isinstance(op, (PureOp, ViewOp))]
 
 
-@pytest.mark.parametrize("name", thinned(PURE, 4))
+@pytest.mark.parametrize("name", thinned(PURE, 9))
 def test_an_op_gives_the_same_in_both_forms(name: str) -> None:
     op = OPS[name]
     for sample in samples_of(name):
@@ -170,7 +170,7 @@ def test_an_op_gives_the_same_in_both_forms(name: str) -> None:
             assert_both_forms_agree(graph, arrays, f"{name}{sample}, {graph.name}")
 
 
-@pytest.mark.parametrize("every", [16, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [32, pytest.param(1, marks=pytest.mark.long)])
 def test_random_graphs_give_the_same_in_both_forms(every: int) -> None:
     """Of the graphs of some random programs."""
     count = 0

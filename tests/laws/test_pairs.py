@@ -17,7 +17,7 @@ from tests.samples import samples_of
 
 
 @pytest.mark.torch
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize(
     ("name", "is_composite"),
     pairs.names(),

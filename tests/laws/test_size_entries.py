@@ -44,6 +44,7 @@ def rows(names):
 
 
 @pytest.mark.rules("DYN-20")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", rows(SOME))
 def test_an_op_is_one_entry_for_many_sizes(name):
     assert found(name) is None

@@ -36,7 +36,7 @@ def through_a_file(made: ExportedProgram, backend: Any = "reference") -> Exporte
 
 
 @pytest.mark.rules("PRG-1", "PRG-2", "PRG-5")
-@pytest.mark.parametrize("first", [0, 4])
+@pytest.mark.parametrize("first", [0, pytest.param(4, marks=pytest.mark.long)])
 def test_loaded_program_does_what_the_compiled_function_does(first: int) -> None:
     """Values, writes, aliases, versions, gradients, bit for bit. 1,000 programs are a command."""
     calls = [each for seed in range(first, first + 4) for each in saved(seed)]

@@ -367,10 +367,10 @@ def test_faults_of_the_device_are_told_and_keep_nothing(on: Counted) -> None:
 # ------------------------------------------------------------------------------------------- CUG-6
 @pytest.mark.rules("CUG-6")
 def test_random_programs_give_the_same_bits_recorded_or_not() -> None:
-    """Views, writes and gradients; each program runs several times with one function. 3 s."""
+    """Views, writes and gradients; each program runs several times with one function."""
     plain = CudaBackend(contract=False)
     backend = Relabeled(device(), plain.with_device_graphs(None))
-    for seed in range(200, 230):
+    for seed in range(200, 212):
         check_program(draw(seed), backend=backend)
 
 

@@ -217,7 +217,7 @@ def test_sizes_in_a_spec_are_those_of_each_call(kind: type[Any], entries: int) -
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_programs_of_wrappers_are_eagers_at_all_sizes(kind: str) -> None:
     entries = served = 0
-    for seed in range(9000, 9008):
+    for seed in range(9000, 9004):
         seen, difference = check_wrapped(seed, 3, kind, backend="reference")
         assert not difference, f"seed {seed}{difference}"
         entries, served = entries + seen["entries"], served + seen["served"]

@@ -13,13 +13,14 @@ from aotlite.testing import draw
 from tests.python_export.comparison import module_of
 from tests.python_export.random_programs import outcome
 
-COUNT = 50
+COUNT = 20
 
 
 @pytest.mark.rules("PYX-2", "PYX-8", "PYX-10")
-def test_random_programs_have_eagers_effects() -> None:
+@pytest.mark.parametrize("first", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (20, 40))])
+def test_random_programs_have_eagers_effects(first: int) -> None:
     kinds: Counter[str] = Counter()
-    for seed in range(COUNT):
+    for seed in range(first, first + COUNT):
         done = outcome(draw(seed))
         assert done.found == [], f"seed {seed}"
         kinds[done.kind] += 1

@@ -18,6 +18,7 @@ from tests.rules.helpers.record_programs import changed, cut_of, drawn, faults, 
 
 
 @pytest.mark.rules("REC-1", "REC-5")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_records_read_back_have_no_differences(first: int) -> None:
     """1,000 programs: `python -m tests.rules.helpers.record_programs --count 1000`."""

@@ -9,7 +9,7 @@ import pytest
 
 from tests.rules.helpers.small_programs import Small, drawn, outcome
 
-COUNT = 150
+COUNT = 120
 FOUND = (1583, 2558)
 """Programs that once differed: read-only memory copied to itself; a leaf with another geometry."""
 

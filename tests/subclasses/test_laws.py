@@ -148,8 +148,8 @@ def check_nestings(seeds: range) -> Counter[str]:
 @pytest.mark.rules("SUB-9")
 def test_random_programs_on_random_nestings_do_what_they_mean() -> None:
     """seed by seed"""
-    found = check_nestings(range(20))
-    assert found["ran"] > 16
+    found = check_nestings(range(9))
+    assert found["ran"] > 6
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ from aotlite.testing.programs.program import Program
 from aotlite.testing.shrinking import shrunk
 from tests.testing.helpers.examples import EXAMPLES, program
 
-SAMPLE = 50
+SAMPLE = 24
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -33,7 +33,7 @@ def test_programs_that_once_differed_are_like_eager(name: str) -> None:
     assert len(given.calls) == found.calls
 
 
-@pytest.mark.slow("fifty programs, each in eager and compiled")
+@pytest.mark.slow("two dozen programs, each in eager and compiled")
 @pytest.mark.rules("GEN-1", "GEN-2", "GEN-11", "GEN-12", "GEN-13")
 def test_random_programs_are_like_eager() -> None:
     """Towards cells from all over the table; the long run has 150,000 of them."""

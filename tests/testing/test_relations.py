@@ -77,7 +77,7 @@ def test_relations_hold_eagerly(name: str, traced: list[Traced]) -> None:
 
 
 @pytest.mark.rules("GEN-1", "GEN-11", "GEN-13")
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(9)
 @pytest.mark.parametrize("name", NAMES)
 def test_relations_hold_compiled(name: str, traced: list[Traced]) -> None:
     which, whose = relation(name), subject(options={})

@@ -54,8 +54,8 @@ def test_kernels_on_fibers_give_the_bits_of_the_interpreter(tmp_path: Path) -> N
     """All in one compilation, which takes most of the time."""
     cases = {
         **cuda_cases.chosen(),
-        **cuda_cases.drawn(range(10)),
-        **{f"w{k}": case for k, case in cuda_cases.drawn(range(8), in_place=True).items()},
+        **cuda_cases.drawn(range(5)),
+        **{f"w{k}": case for k, case in cuda_cases.drawn(range(4), in_place=True).items()},
         **cuda_cases.functions(),
         **cuda_cases.halves(),
         **cuda_cases.ordered(),

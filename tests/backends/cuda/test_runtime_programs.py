@@ -11,7 +11,7 @@ from aotlite.testing import check_program, draw
 from tests.backends.cuda.helpers.devices import Relabeled, plain
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@pytest.mark.parametrize("first", [20, *(pytest.param(n, marks=pytest.mark.long) for n in (0, 40))])
 def test_random_programs_do_what_eager_does(first: int) -> None:
     backend = Relabeled(plain())
     for seed in range(first, first + 20):

@@ -163,7 +163,7 @@ def drawn(meta, seed):
     return (values * (4 if meta.dtype is al.uint64 else 1)).astype(meta.dtype.numpy)  # offsets
 
 
-@pytest.mark.parametrize("numbers", first(range(200), 40))
+@pytest.mark.parametrize("numbers", first(range(200), 20))
 def test_graphs_of_random_programs_lowered_are_the_graphs(numbers):
     for journey in journeys(200)[numbers.start : numbers.stop]:
         for graph in (journey.partition.forward, journey.partition.backward):

@@ -142,7 +142,7 @@ def test_sizes_of_too_many_versions_compile_their_own(monkeypatch):
     assert len(made.versions) == 1
 
 
-@pytest.mark.parametrize("name", thinned(OPS_WITH_LOOPS, 5))
+@pytest.mark.parametrize("name", thinned(OPS_WITH_LOOPS, 10))
 def test_an_op_for_all_sizes_is_its_kernel(name):
     samples = samples_of(name)
     for k, each in enumerate(graphs_of(name, samples[:: max(len(samples) // 6, 1)])):

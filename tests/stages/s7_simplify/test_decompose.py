@@ -102,7 +102,7 @@ def test_a_decomposition_that_declines_changes_nothing() -> None:
 
 
 @pytest.mark.draws(long=300)
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(cases())
 def test_compiled_with_decompositions_is_eager(case: Case) -> None:
     """GEN-1: what the caller sees, later gradients and writes too."""
