@@ -75,7 +75,7 @@ def _outcome(op: Op, sample: Sample, size: int) -> Outcome | None:
         fixed, leaves = _graph_at(body, sample, {size: other}, dynamic=False)
         if [n.role for n in fixed.placeholders] != [n.role for n in graph.placeholders]:
             continue
-        arrays = [leaves[node.role.index].numpy() for node in graph.placeholders]
+        arrays = [leaves[node.role.index].detach().numpy() for node in graph.placeholders]
         try:
             got = program(dict(zip(program.convention["inputs"], arrays, strict=True)))
         except ArgumentError:  # a condition

@@ -218,6 +218,58 @@ def test_conditions_of_the_users_code_do_not_narrow_a_declared_range(condition: 
     assert to_onnx(free).graph.node
 
 
+UNKNOWN: dict[str, Callable[[Any], Any]] = {
+    "an even number": lambda x: x * 2 if x.shape[0] * (x.shape[0] + 1) % 2 == 0 else x,
+    "false in the middle": lambda x: x if (x.shape[0] + 400) % 7000 == 6999 else x * 2,
+}
+
+
+@pytest.mark.rules("ICH-9")
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_condition_that_is_neither_proved_nor_tried_is_refused(name: str) -> None:
+    """`(s0 + 400) % 7000 != 6999` is false for 6599, which no end of the range shows."""
+    for most, text in ((None, "not known whether that holds for all sizes s0"), (2000, "")):
+        dims = {"x": {0: al.Dim("n", min=3, max=most)}}
+        made = program(UNKNOWN[name], al.ones(4, 3), dynamic_shapes=dims)
+        if not text:
+            assert to_onnx(made).graph.node
+            continue
+        with pytest.raises(al.UnsupportedError, match=text) as caught:
+            to_onnx(made)
+        assert "give the Dims a max, with at most 2,048" in caught.value.__notes__[0]
+
+
+PROVED: dict[str, Callable[[Any], Any]] = {
+    "linear": lambda x: x * 2 if 3 * x.shape[0] > 8 else x,
+    "quotient": lambda x: x * 2 if x.shape[0] // 3 * 3 <= x.shape[0] else x,
+    "remainder": lambda x: x * 2 if x.shape[0] % 7 < 7 else x,
+    "square": lambda x: x * 2 if x.shape[0] ** 2 > 8 else x,
+}
+
+
+@pytest.mark.rules("ICH-9")
+@pytest.mark.parametrize("name", PROVED)
+def test_a_condition_that_is_proved_holds_for_a_range_without_end(name: str) -> None:
+    names = {"x": {0: al.Dim("n", min=3)}}
+    assert to_onnx(program(PROVED[name], al.ones(4, 3), dynamic_shapes=names)).graph.node
+
+
+@pytest.mark.rules("ICH-9")
+def test_conditions_on_two_declared_ranges_are_proved_or_tried_or_refused() -> None:
+    def asks(x: Any, y: Any) -> Any:
+        return x.sum() if (x.shape[0] * y.shape[0]) % 1000 != 899 else y.sum()
+
+    for most, words in ((40, ""), (None, "not known whether .* all sizes s0 and s1")):
+        dims = [{0: al.Dim(name, min=2, max=most)} for name in "ab"]
+        made = program(asks, al.ones(4), al.ones(5), dynamic_shapes={"x": dims[0], "y": dims[1]})
+        if words:
+            with pytest.raises(al.UnsupportedError, match=words):
+                to_onnx(made)
+        else:  # 29 * 31 = 899
+            with pytest.raises(al.UnsupportedError, match="which is false for s0 = 29, s1 = 31, e"):
+                to_onnx(made)
+
+
 @pytest.mark.rules("ICH-9")
 def test_two_declared_ranges_are_not_narrowed_to_equal_sizes() -> None:
     def compared(x: Any, y: Any) -> Any:

@@ -29,11 +29,11 @@ from aotlite.interchange.arrays.target import Value
 from aotlite.interchange.onnx import kernels
 from aotlite.interchange.onnx.printer import OnnxPrinter
 from aotlite.interchange.sizes.program_sizes import (
-    check_range,
     demands_of,
     table_in,
     with_demands,
 )
+from aotlite.interchange.sizes.size_proofs import check_range
 from aotlite.ir.errors import ArgumentError, MissingExtraError, UnsupportedError
 from aotlite.ir.graph import Graph
 from aotlite.ir.symbols.proving import proving

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -67,7 +67,7 @@ def sizes_of(graph: Graph, guards: Sequence[Any] | None = None) -> ProgramSizes:
         (each.symbol, str(each.source.role), each.dim, each.times, str(each.rest))
         for each in found.given
     ]
-    conditions = [_condition(each) for each in (table.log if guards is None else guards)]
+    conditions = [condition_of(each) for each in (table.log if guards is None else guards)]
     symbols = {name: size for size in _sizes(graph) if (name := str(size)) in table.symbols}
     for name, size in symbols.items():
         least, most = table.range(size)
@@ -101,91 +101,7 @@ def with_demands(sizes: ProgramSizes, demands: Demands | None) -> ProgramSizes:
     return attrs.evolve(sizes, conditions=tuple(dict.fromkeys([*sizes.conditions, *more])))
 
 
-def check_range(graph: Graph, guards: Sequence[Any] | None, sizes: ProgramSizes) -> None:
-    """Raises UnsupportedError if a condition, of the user's code or of an op, excludes a size that
-    a declared range (of a `Dim`, of `mark_dynamic`) has. Tried are the first and last sizes.
-
-    Symbols without a declared range are for the sizes that meet the conditions.
-    """
-    table = table_in(graph)
-    if table is None or any(each.hint is None for each in table.symbols.values()):
-        return
-    declared = {n for n, each in table.symbols.items() if each.room not in _ANY_SIZE}
-    found = {each: _names(each) for each in sizes.conditions}
-    for condition, names in found.items():
-        if len(names) == 1 and names <= declared:
-            _check(graph, [condition], [], _each_size(table, min(names), condition))
-    both = [each for each, names in found.items() if len(names) > 1 and names & declared]
-    asked = [_condition(each) for each in (table.log if guards is None else guards)]
-    allowed = [each for each in asked if not _names(each) <= declared]
-    _check(graph, both, allowed, _tried(table, declared) if both else ())
-
-
-def _check(
-    graph: Graph,
-    conditions: Sequence[Condition],
-    allowed: Sequence[Condition],
-    tried: Iterable[Mapping[str, int]],
-) -> None:
-    for values in tried:
-        if any(_fails(each, values) for each in allowed):
-            continue
-        failed = next((each for each in conditions if _fails(each, values)), None)
-        if failed is not None:
-            found = ", ".join([f"{name} = {size}" for name, size in values.items()])
-            error = UnsupportedError(
-                f"interchange: the model of {graph.name} needs {' '.join(failed)}, which is false "
-                f"for {found}, expected a model for all sizes of the declared range"
-            )
-            error.add_note("Instead: give the Dim a min or max that leaves this size out, or none.")
-            if len(values) > 1 and failed[1] == "==":
-                error.add_note("Sizes that are always equal have one Dim.")
-            raise error
-
-
-_ANY_SIZE: Final = ((0, None), (None, None))
-_TRIED: Final = 1024  # of one symbol: its conditions alone are evaluated
-_TRIED_TOGETHER: Final = 17
-
-
-def _names(condition: Condition) -> set[str]:
-    trees = [size_tree(text) for text in (condition[0], condition[2])]
-    nodes = [node for tree in trees if tree is not None for node in ast.walk(tree)]
-    return {each.id for each in nodes if isinstance(each, ast.Name)} - {"min", "max"}
-
-
-def _each_size(table: Any, name: str, condition: Condition) -> Iterator[dict[str, int]]:
-    """The first and last sizes of a range, and those at the numbers of the condition."""
-    trees = [size_tree(text) for text in (condition[0], condition[2])]
-    nodes = [node for tree in trees if tree is not None for node in ast.walk(tree)]
-    numbers = [each.value for each in nodes if isinstance(each, ast.Constant)]
-    near = [number + step for number in numbers if type(number) is int for step in (-1, 0, 1)]
-    for size in _ends(table, name, _TRIED, near):
-        yield {name: size}
-
-
-def _ends(table: Any, name: str, count: int, more: Sequence[int] = ()) -> list[int]:
-    least, most = table.symbols[name].room  # the declared range, which no guard has narrowed
-    least = least or 0
-    first = range(least, least + count)
-    last = () if most is None else range(max(least, most - count), most + 1)
-    tried = dict.fromkeys([*first, *last, *more])
-    return [size for size in tried if size >= least and (most is None or size <= most)]
-
-
-def _tried(table: Any, declared: Set[str]) -> Iterator[dict[str, int]]:
-    """Sizes of declared ranges: each symbol's first and last ones, beside the trace's others; and
-    all symbols' first ones, and last ones."""
-    hints = list(table.hints.values())
-    tried = {name: _ends(table, name, _TRIED_TOGETHER, hints) for name in table.hints}
-    for name in sorted(declared):
-        for size in tried[name]:
-            yield {**table.hints, name: size}
-    for end in (min, max):
-        yield {**table.hints, **{name: end(tried[name]) for name in sorted(declared)}}
-
-
-def _fails(condition: Condition, values: Mapping[str, int]) -> bool:
+def fails(condition: Condition, values: Mapping[str, int]) -> bool:
     left, relation, right = condition
     return not RELATIONS[relation](value_of(left, values), value_of(right, values))
 
@@ -225,7 +141,7 @@ def _dims(meta: Any) -> list[Any]:
     return list(getattr(meta, "shape", ()))
 
 
-def _condition(guard: Any) -> Condition:
+def condition_of(guard: Any) -> Condition:
     fact = guard.fact
     if not isinstance(fact, SymBool):
         raise _refused(f"the graph holds for sizes with {guard.text}, which no program can check")
@@ -240,7 +156,7 @@ def _refused(what: str) -> Exception:
 
 
 # -------------------------------------------------------------------------------------- values
-_BINARY: Final[dict[type, Callable[[int, int], int]]] = {
+BINARY: Final[dict[type, Callable[[int, int], int]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -261,7 +177,7 @@ def value_of(text: str, values: Mapping[str, int]) -> int:
 def _value(tree: ast.expr, values: Mapping[str, int]) -> int:
     match tree:
         case ast.BinOp(left=left, op=op, right=right):
-            return _BINARY[type(op)](_value(left, values), _value(right, values))
+            return BINARY[type(op)](_value(left, values), _value(right, values))
         case ast.UnaryOp(operand=operand):
             return -_value(operand, values)
         case ast.Call(func=ast.Name(id=name), args=args):
@@ -287,7 +203,7 @@ def values_in(
             )
         values[symbol] = (shape[dim] - value_of(rest, values)) // times
     for left, relation, right in sizes["conditions"]:
-        if _fails((left, relation, right), values):
+        if fails((left, relation, right), values):
             found = ", ".join([f"{name} = {size}" for name, size in values.items()])
             raise ArgumentError(
                 f"{what}: the sizes are {found}, expected {left} {relation} {right}, for which the "
