@@ -38,6 +38,7 @@ from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.symbols.assumption import Texts
 from aotlite.pipeline import derivatives, lowering, partitioning, user_code
+from aotlite.pipeline.checks.fixed_state import settled
 from aotlite.pipeline.checks.reanalysis import check_metadata
 from aotlite.pipeline.logs.stage_events import compiling
 from aotlite.pipeline.options import Options
@@ -94,7 +95,7 @@ def retraced(request: Request, compilation: Compilation, rest: Callable[..., Non
 
 
 def traced(request: Request, compilation: Compilation, rest: Callable[..., T]) -> T:
-    captured = request.captured_by(compilation.stages["capture"])
+    captured = request.captured_by(settled(compilation.stages["capture"]))
     try:
         with raising_refusals(captured.recorder):
             made = rest(captured, request, compilation)

@@ -18,6 +18,12 @@ pytestmark = pytest.mark.rules("CAP-14")
 
 UNREAD = snippets(unread_order.PROGRAMS)
 VANISHING = snippets(vanishing_programs.PROGRAMS)
+SETTLED = {
+    *("kwargs order of partial", "defaultdict", "json of dict", "star call", "unpack two"),
+    *("dict compare ordered", "a subclass with an iterator", "popitem dropped, then first"),
+    "frozen dataclass keys",
+}
+"""Whose orders are those of all later calls after the first one (CAP-16)."""
 
 
 @pytest.mark.parametrize("contents", CONTENTS)
@@ -62,15 +68,17 @@ def test_programs_that_do_not_read_the_order_compile(name):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", VANISHING)
 def test_programs_that_take_objects_away_are_refused(name):
-    assert "refused" == outcome_of(lambda: made(VANISHING[name]))
+    expected = "equal" if name in SETTLED else "refused"
+    assert expected == outcome_of(lambda: made(VANISHING[name]))
 
 
 def test_the_error_names_the_order():
     turns = dict.fromkeys(("a", "b"), 2)
 
     def f(x):
-        turns["a"] = turns.pop("a")
-        return x * len(next(iter(turns)))
+        first = next(iter(turns))
+        turns[first] = turns.pop(first)
+        return x * len(first)
 
     with pytest.raises(
         al.UnsupportedError, match="a read of the order of the keys of turns, which"

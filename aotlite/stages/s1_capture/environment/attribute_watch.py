@@ -252,8 +252,7 @@ def _may_look(world: World, codes: list[types.CodeType]) -> bool:
     if "__class__" in texts | _names(codes, ("STORE_ATTR",)) or not _LOOKED.isdisjoint(texts):
         return True
     met = list(world.met.values())
-    kinds = [cast(type, each) for each in met if is_a(each, type)]
-    hooks = [code for kind in kinds for code in _hooks_of(kind)]
+    hooks = [code for each in met if is_a(each, type) for code in _hooks_of(cast(type, each))]
     if any(not _LOOKS.isdisjoint(code.co_names) for code in (*codes, *hooks)):
         return True
     return any(_is_of_mock(each) for each in met)
@@ -344,7 +343,7 @@ def _is_single(value: object) -> bool:
 
 
 def _cached(kind: type) -> set[str]:
-    own = [each for cls in kind.__mro__ for each in vars(cls).items()]
+    own = (each for cls in kind.__mro__ for each in vars(cls).items())
     return {name for name, value in own if type(value) is functools.cached_property}
 
 

@@ -15,8 +15,9 @@ import functools
 import gc
 import itertools
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Protocol
 
 import attrs
 import numpy as np
@@ -73,8 +74,28 @@ from aotlite.stages.s1_capture.environment.symbol_numbers import HOLDERS, in_num
 _CACHED = type(functools.lru_cache(print))
 _PLAIN = frozenset(PLAIN)
 _Change = tuple[AccessPath, Items, object, object]
+_Place = tuple[AccessPath, Items]
+REFUSAL_TAKER: ContextVar[RefusalTaker | None] = ContextVar("REFUSAL_TAKER", default=None)
+"""Who takes refusals in this thread, and raises them later."""
 _ALONE = _PLAIN | {Tensor, types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType}
 """Most of the things that a function can name: none holds others, or attributes to look at."""
+
+
+class RefusalTaker(Protocol):
+    """Takes the refusal of a run, to see whether a next run from the state that it left is the
+    same: a table that is filled once, a flag that says that a warning was given."""
+
+    function: Any
+
+    def take(
+        self,
+        error: Exception,
+        read: list[_Place],
+        put_back: Callable[[], None],
+        before: World,
+        after: World,
+    ) -> None:
+        """`read` are the places that were changed and read; `put_back` undoes all changes."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -87,6 +108,9 @@ class EarlyReads(AttributeWatch):
         AttributeWatch.note(self, thing, name, frame)
         if name not in attributes_of(thing) and name not in attributes(thing):
             self._early.setdefault((id(thing), name), set()).add((frame.f_code, frame.f_lasti))
+
+    def has_set_first(self, thing: object, place: AccessPath) -> bool:
+        return bool(place.path) and (id(thing), place.path[-1][1]) in self._set_first
 
     def early(self, thing: object, name: str) -> set[Instruction] | None:
         """The instructions that read an attribute before it came; None if that is not known."""
@@ -128,7 +152,7 @@ class SelfChangedNumbers:
         self.put_numbers(recorder)
         leaves = recorder.leaves
         after = without_watches(world_of(recorder.function, leaves, keeps=False))
-        if changes := list(_changes(self.before, after, leaves)):
+        if changes := list(changes_between(self.before, after, leaves)):
             self._refuse_reads(recorder, after, changes)
         codes = [*(self.before.codes | after.codes)]
         self._settings.check(recorder, codes, self.before.met.values())
@@ -139,22 +163,32 @@ class SelfChangedNumbers:
         after: World,
         changes: Sequence[_Change],
     ) -> None:
-        leaves = recorder.leaves
+        leaves, taker = recorder.leaves, REFUSAL_TAKER.get()
+        taker = taker if taker and taker.function is recorder.function else None
         self.watch.forget_what_runs_later(after)
         searched = SearchedCode.of(self.before, after)
+        error, read = None, list[_Place]()
         for place, items, was, became in changes:
             was, became = self._containers(place, items, was, became, leaves)
             change = self._change(place, items, was, became, leaves)
             location = first_read(change, leaves, searched)
-            if location is not None:
+            if location is not None and error is None:
                 what = _text(place, items, leaves, recorder.function)
-                self._put_back(leaves, changes)
-                raise recorder.refuse(
+                error = recorder.refuse(
                     f"a read of {what}, which the function itself changed from {_told(was)} to "
                     f"{_told(became)},",
                     _WAY_OUT + _other_way(place, items, was, change.owner),
                     location,
                 )
+            if location is not None and taker is None:
+                break
+            if location is not None or self.watch.has_set_first(change.owner, place):
+                read.append((place, items))
+        if error is not None and taker is not None:
+            taker.take(error, read, lambda: self._put_back(leaves, changes), self.before, after)
+        elif error is not None:
+            self._put_back(leaves, changes)
+            raise error
 
     def _change(
         self, place: AccessPath, items: Items, was: object, became: object, leaves: list[Any]
@@ -290,7 +324,7 @@ def _has_size(things: Iterable[object], depth: int) -> bool:
 
 
 # ----------------------------------------------------------------------------------- comparing
-def _changes(before: World, after: World, leaves: list[Any]) -> Iterator[_Change]:
+def changes_between(before: World, after: World, leaves: list[Any]) -> Iterator[_Change]:
     """(path, keys, before, after) of each number that changed, appeared or vanished, of each other
     object in whose place another one is, and of what came into an attribute that was empty."""
     comparison = ValueComparison(before.known)
