@@ -8,14 +8,12 @@ writes, graphs and facts must be equal. It prints how many changes of what was n
 
 from __future__ import annotations
 
-import argparse
-import linecache
 import os
 import random
-import sys
 import tempfile
 import time
 import types
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -28,6 +26,7 @@ import aotlite as al
 from aotlite.artifacts.reads import option_reads
 from aotlite.ir.logs import LogEvent, listen, stop
 from tests.artifacts.changing_programs import DATA, READ, Program, Slot, drawn
+from tests.artifacts.drivers import empty_cache, options, report, run_as_module
 
 FILE = os.path.join(tempfile.gettempdir(), "changing_program.py")
 """The name of the file of all programs; there is none."""
@@ -71,13 +70,7 @@ class Outcome:
 
 def _loaded(program: Program) -> types.ModuleType:
     """The program as a module of its name, with functions of its own."""
-    text = program.source()
-    module = types.ModuleType(MODULE)
-    module.__file__ = FILE
-    sys.modules[MODULE] = module
-    linecache.cache[FILE] = len(text), None, text.splitlines(keepends=True), FILE
-    exec(compile(text, FILE, "exec"), module.__dict__)
-    return module
+    return run_as_module(program.source(), MODULE, FILE)
 
 
 @contextmanager
@@ -279,21 +272,11 @@ def _compare(
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--changes", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--show", type=int, default=3, help="how many failures to print")
+    parser = options(__doc__, "changes", 100_000)
     args = parser.parse_args()
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # each entry is synced to the disk
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
-        os.environ["AOTLITE_CACHE"] = folder
+    with empty_cache():
         figures = run(args.changes, args.seed, say=lambda text: print(text, flush=True))
-    print(figures.text())
-    for reason, count in sorted(figures.bypassed.items(), key=lambda each: -each[1])[:20]:
-        print(f"  {count} x {reason}")
-    for each in figures.wrong[: args.show]:
-        print(f"\nWRONG: {each}")
-    raise SystemExit(bool(figures.wrong))
+    report(figures, Counter(figures.bypassed), args.show)
 
 
 if __name__ == "__main__":

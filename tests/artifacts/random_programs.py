@@ -8,14 +8,10 @@ compares the compiled calls with eager ones: values, writes, aliases, versions, 
 
 from __future__ import annotations
 
-import argparse
 import collections
-import linecache
 import os
-import sys
 import tempfile
 import time
-import types
 from collections.abc import Iterator
 
 import attrs
@@ -23,6 +19,7 @@ import attrs
 from aotlite.ir.errors import UnsupportedError
 from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.programs.program import Program
+from tests.artifacts.drivers import empty_cache, options, report, run_as_module
 from tests.artifacts.looked_up import Outcomes, outcomes
 
 MODULE = "random_cached_program"
@@ -54,12 +51,8 @@ class Figures:
 
 def _run(text: str) -> Outcomes:
     """Runs a script as a module, and returns what became of its look-ups."""
-    module = types.ModuleType(MODULE)
-    module.__file__ = FILE
-    sys.modules[MODULE] = module
-    linecache.cache[FILE] = len(text), None, text.splitlines(keepends=True), FILE
     with outcomes() as found:
-        exec(compile(text, FILE, "exec"), module.__dict__)
+        run_as_module(text, MODULE, FILE)
     return found
 
 
@@ -104,22 +97,12 @@ def _run_program(program: Program, compiler: str, figures: Figures) -> None:
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser = options(__doc__, "programs", 1000)
     parser.add_argument("--backend", choices=COMPILERS, default="reference")
-    parser.add_argument("--show", type=int, default=3, help="how many failures to print")
     args = parser.parse_args()
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
-        os.environ["AOTLITE_CACHE"] = folder
+    with empty_cache():
         figures = run(range(args.seed, args.seed + args.programs), args.backend)
-    print(figures.text())
-    for reason, count in figures.reasons.most_common(15):
-        print(f"  {count} x {reason}")
-    for each in figures.wrong[: args.show]:
-        print(f"\nWRONG: {each}")
-    raise SystemExit(bool(figures.wrong))
+    report(figures, figures.reasons, args.show)
 
 
 if __name__ == "__main__":

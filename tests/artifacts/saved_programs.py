@@ -11,12 +11,10 @@ import argparse
 import collections
 import contextlib
 import json
-import linecache
 import os
 import subprocess
 import sys
 import tempfile
-import types
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,6 +22,7 @@ import attrs
 
 from aotlite.ir.errors import UnsupportedError
 from aotlite.testing.generate.random_programs import draw
+from tests.artifacts.drivers import empty_cache, options, report, run_as_module
 from tests.artifacts.looked_up import COMPILED, LOADED, outcomes
 
 MODULE = "random_saved_program"
@@ -48,20 +47,13 @@ class Figures:
         )
 
 
-def _run(text: str) -> None:
-    module = types.ModuleType(MODULE)
-    module.__file__ = FILE
-    sys.modules[MODULE] = module
-    linecache.cache[FILE] = len(text), None, text.splitlines(keepends=True), FILE
-    exec(compile(text, FILE, "exec"), module.__dict__)
-
-
 def save(seed: int, folder: Path, figures: Figures) -> None:
     """Calls the program of a seed, and saves its compiled function in a folder."""
     figures.programs += 1
     COMPILED.clear()
     try:
-        _run(draw(seed).to_script(compile="tests.artifacts.looked_up:kept"))
+        text = draw(seed).to_script(compile="tests.artifacts.looked_up:kept")
+        run_as_module(text, MODULE, FILE)
     except (UnsupportedError, AssertionError):  # which a test without files looks at
         figures.refused += 1
         return
@@ -96,7 +88,7 @@ def load_all(folder: Path) -> list[str]:
         COMPILED.clear()
         try:
             with contextlib.redirect_stdout(sys.stderr), outcomes("bundle") as found:
-                _run(text)
+                run_as_module(text, MODULE, FILE)
             entries = len(COMPILED[0].entries)
             assert entries == found.count("hit"), f"{entries} entries by {found}: {found.why}"
         except Exception as error:
@@ -106,24 +98,15 @@ def load_all(folder: Path) -> list[str]:
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--show", type=int, default=3, help="how many failures to print")
+    parser = options(__doc__, "programs", 300)
     parser.add_argument("--load", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.load:
         print(json.dumps(load_all(Path(args.load))))
         return
-    with tempfile.TemporaryDirectory() as name:
-        os.environ["AOTLITE_CACHE"] = os.path.join(name, "kept")
-        figures = run(range(args.seed, args.seed + args.programs), Path(name))
-    print(figures.text())
-    for reason, count in figures.reasons.most_common(15):
-        print(f"  {count} x {reason}")
-    for each in figures.wrong[: args.show]:
-        print(f"\nWRONG: {each}")
-    raise SystemExit(bool(figures.wrong))
+    with empty_cache(in_memory=False) as folder:
+        figures = run(range(args.seed, args.seed + args.programs), folder)
+    report(figures, figures.reasons, args.show)
 
 
 if __name__ == "__main__":

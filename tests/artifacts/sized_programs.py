@@ -8,11 +8,9 @@ conditions of the cold one. A bundle serves a call iff an entry of the function 
 
 from __future__ import annotations
 
-import argparse
 import collections
 import os
 import random
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ import attrs
 import aotlite as al
 from aotlite.pipeline.arguments import call_of
 from aotlite.pipeline.size_regions.region import SizeRegion
+from tests.artifacts.drivers import empty_cache, options, report
 from tests.artifacts.looked_up import outcomes
 from tests.end_to_end.drawn_size_programs import TRIED, SizeProgram, draw
 from tests.end_to_end.size_calls import OPTIONS, Call, is_same
@@ -212,23 +211,12 @@ def _said(seeds: Iterable[int], figures: Figures) -> Iterator[int]:
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--show", type=int, default=3, help="how many failures to print")
+    parser = options(__doc__, "programs", 300)
     parser.add_argument("--backend", default="reference")
     args = parser.parse_args()
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
-        os.environ["AOTLITE_CACHE"] = folder
-        seeds = range(args.seed, args.seed + args.programs)
-        figures = run(seeds, Path(folder), args.backend)
-    print(figures.text())
-    for reason, count in figures.reasons.most_common(15):
-        print(f"  {count} x {reason}")
-    for each in figures.wrong[: args.show]:
-        print(f"\nWRONG: {each}")
-    raise SystemExit(bool(figures.wrong))
+    with empty_cache() as folder:
+        figures = run(range(args.seed, args.seed + args.programs), folder, args.backend)
+    report(figures, figures.reasons, args.show)
 
 
 if __name__ == "__main__":
