@@ -274,3 +274,50 @@ def test_a_read_only_array_is_copied_with_its_strides(torch):
     assert windows.tolist() == tensor.tolist()
     tensor[0, 1] = 9.0
     assert [1.0, 9.0] == [windows[1, 0], tensor[1, 0].item()]
+
+
+def module_of(torch, *targets):
+    """A module whose nodes apply functions, or methods by name, to its input, one by one."""
+    graph = torch.fx.Graph()
+    node = graph.placeholder("x")
+    for target in targets:
+        make = graph.call_method if isinstance(target, str) else graph.call_function
+        node = make(target, (node,))
+    graph.output(node)
+    return torch.fx.GraphModule(torch.nn.Module(), graph)
+
+
+@pytest.mark.rules("XFX-13")
+def test_calls_that_need_values_are_refused_with_the_node(torch):
+    for targets in ((torch.nonzero,), ("sum", "item"), (torch.sin, "view")):
+        module = module_of(torch, *targets)
+        before = str(module.graph)
+        with pytest.raises(UnsupportedError, match="which PyTorch refuses on") as caught:
+            from_fx(module, torch.ones(2, 2))
+        assert any("while reading: " in note for note in caught.value.__notes__)
+        assert before == str(module.graph)
+
+
+@pytest.mark.rules("XFX-13")
+def test_nodes_of_no_order_and_of_other_graphs_are_named(torch):
+    cyclic, foreign = module_of(torch, torch.sin, torch.cos), module_of(torch, torch.sin)
+    _, sin, cos, _ = cyclic.graph.nodes
+    sin.args = (cos,)
+    with pytest.raises(ArgumentError, match="sin reads cos, which stands behind it"):
+        from_fx(cyclic, torch.ones(2))
+    list(foreign.graph.nodes)[1].args = (sin,)
+    with pytest.raises(ArgumentError, match="which is erased, or of another graph"):
+        from_fx(foreign, torch.ones(2))
+    with pytest.raises(UnsupportedError, match="layout"):
+        from_fx(module_of(torch, torch.sin), torch.eye(2).to_sparse())
+
+
+@pytest.mark.rules("XFX-14")
+def test_graphs_of_fx_cross_and_sizes_are_results(torch):
+    traced_here = al.fx.symbolic_trace(lambda x: (x.t() * 2, {"k": x.sin()}), "f32[2, 3]")
+    x = torch.arange(6.0).reshape(2, 3)
+    for source in (traced_here, traced_here.graph):
+        doubled, sine = to_fx(source)(x)
+        assert torch.equal(x.t() * 2, doubled) and torch.allclose(x.sin(), sine)
+    graph = from_fx(module_of(torch, "size"), x)
+    assert (2, 3) == graph.outputs

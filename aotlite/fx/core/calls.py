@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.op_functions import function_of
 from aotlite.fx.core.words import Args, Argument, Named, Target, Value
 from aotlite.fx.node import FxNode, map_aggregate, map_arg, refuse_argument
@@ -44,6 +45,11 @@ def bound_call(kind: type, target: Target, args: Args, kwargs: Named) -> tuple[O
         _check_arguments(args, kwargs)
         return op, op.bind(tuple(args), kwargs)
     if isinstance(target, str):
+        if not hasattr(Tensor, target):
+            raise ArgumentError(
+                f"fx: the target is {target!r}, expected an op of aotlite.ops, or the name of one "
+                "or of a method of tensors"
+            )
         return _traced(kind, _method(target), target, args, kwargs)
     if not callable(target):
         raise ArgumentError(f"fx: the target is {target!r}, expected a function of aotlite.ops")

@@ -91,6 +91,10 @@ def graph_of(source: Graph | HasForward) -> Graph:
     """The graph itself, or the forward of what has one. Raises ArgumentError for what has none."""
     if isinstance(source, Graph):
         return source
+    editable: Any = getattr(source, "graph", source)
+    if hasattr(type(editable), "ir_graph"):  # an fx.Graph, or the one of an fx.GraphModule
+        made: Graph = editable.ir_graph()
+        return made
     if isinstance(source, FrozenFunction):
         raise noted(
             ArgumentError(
@@ -104,7 +108,7 @@ def graph_of(source: Graph | HasForward) -> Graph:
         raise noted(
             ArgumentError(
                 f"interchange: the program is {source!r}, expected the graph of an export, a "
-                "compiled function that has run, or a captured program"
+                "compiled function that has run, a captured program, or an fx.GraphModule"
             ),
             "Call compile(fn) once, or export a Module by aot_export_module.",
         )

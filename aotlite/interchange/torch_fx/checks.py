@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.interchange.torch_fx.values import the_torch
-from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 
 INLINE = (
     "make_fx(module)(*args), of torch.fx.experimental.proxy_tensor, and "
@@ -17,6 +17,7 @@ INLINE = (
 
 def check_nodes(module: Any, is_known: Callable[[Any], bool]) -> None:
     """Raises UnsupportedError that names every node which cannot cross."""
+    _check_order(module)
     lines = []
     for node in module.graph.nodes:
         reason = _reason(module, node, is_known)
@@ -32,9 +33,29 @@ def check_nodes(module: Any, is_known: Callable[[Any], bool]) -> None:
         )
 
 
+def _check_order(module: Any) -> None:
+    """Raises ArgumentError for a node that reads one of another graph, or one behind it."""
+    nodes, seen = set(module.graph.nodes), set()
+    for node in module.graph.nodes:
+        for each in node.all_input_nodes:
+            if each in seen:
+                continue
+            where = "stands behind it" if each in nodes else "is erased, or of another graph"
+            raise noted(
+                ArgumentError(
+                    f"from_fx: node {node.name} reads {each.name}, which {where}, expected a node "
+                    "before it"
+                ),
+                "module.graph.lint() says so, too: it is no graph that PyTorch runs. (XFX-13)",
+            )
+        seen.add(node)
+
+
 def _reason(module: Any, node: Any, is_known: Callable[[Any], bool]) -> str | None:
     """Why a node cannot cross; None if it can."""
     if node.op == "call_module":
+        if not any(name == node.target for name, _ in module.named_modules(remove_duplicate=False)):
+            return f"calls the module {node.target!r}, which there is not"
         kind = type(module.get_submodule(node.target)).__name__
         return f"calls the module {node.target!r}, a {kind}"
     if node.op == "get_attr" and not _is_tensor(module, node.target):

@@ -139,17 +139,18 @@ class ModuleReader:
             )
         self.values += self.env.values()
         found = leaves_of(self._run(module, self.env))
-        results = [
-            self._whole(ours_of(v)) if isinstance(v, ModuleValue) else from_torch(v) for v in found
-        ]
+        results = [each for value in found for each in self._results(value)]
         self._drop_copies(results)
         graph = self.builder.finish(results, self._roles(module))
         verify(graph)
         return graph
 
-    def _result(self, value: Any) -> Any:
-        """A result of the graph."""
-        return self._whole(ours_of(value)) if isinstance(value, ModuleValue) else from_torch(value)
+    def _results(self, value: Any) -> list[Any]:
+        """The results of the graph for one of the module's: several for a size, or a tuple."""
+        if not isinstance(value, ModuleValue):
+            return [from_torch(value)]
+        ours = ours_of(value)
+        return [self._whole(each) for each in (ours if type(ours) is tuple else (ours,))]
 
     def _drop_copies(self, results: list[Any]) -> None:
         """Removes inserted copies that nothing reads."""
@@ -178,6 +179,17 @@ class ModuleReader:
             except AotliteError as error:
                 error.add_note(f"while reading: {node.format_node()}")
                 raise
+            except Exception as error:
+                raise noted(
+                    UnsupportedError(
+                        f"from_fx: {node.name} is a call of {node.target}, which PyTorch refuses "
+                        f"on tensors without data ({str(error).splitlines()[0]}), expected a call "
+                        "whose result has a meta"
+                    ),
+                    f"while reading: {node.format_node()}",
+                    "Instead: give it arguments that it takes, and keep out what asks for values "
+                    "(item, nonzero, a condition on a tensor). (XFX-13)",
+                ) from error
         raise ArgumentError("from_fx: the module has no output node, expected one")
 
     def _constant(self, module: Any, node: Any) -> ModuleValue:

@@ -17,7 +17,7 @@ from numpy.lib.array_utils import byte_bounds
 from aotlite.ir.arrays.cuda_devices import device_named
 from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DTYPES, DType, by_name
-from aotlite.ir.errors import DTypeError, MissingExtraError
+from aotlite.ir.errors import DTypeError, MissingExtraError, UnsupportedError
 from aotlite.ir.geometry import memory_format
 from aotlite.ir.geometry.memory_format import MemoryFormat
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -128,7 +128,14 @@ def array_from(tensor: Any) -> np.ndarray:
 
 
 def meta_of(tensor: Any) -> TensorMeta:
-    """The meta of a tensor, which may be fake, with numbers for sizes."""
+    """The meta of a tensor, which may be fake, with numbers for sizes.
+
+    Raises UnsupportedError for a layout without strides, as that of a sparse tensor.
+    """
+    if tensor.layout is not the_torch().strided:
+        raise UnsupportedError(
+            f"from_fx: a tensor has the layout {tensor.layout}, expected torch.strided"
+        )
     shape, stride = _numbers(tensor.shape), _numbers(tensor.stride())
     device = from_torch(tensor.device)
     return tensor_meta(shape, stride, dtype_from_torch(tensor.dtype), device)
