@@ -310,7 +310,7 @@ def _added(a, b):
     """The sum of two gradients, of which each may be None."""
     if a is None or b is None:
         return b if a is None else a
-    return a + b
+    return np.asarray(a + b)
 
 
 def _unique(a, dim, consecutive, count):

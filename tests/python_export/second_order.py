@@ -42,7 +42,7 @@ def derivatives_by_file(setup: Setup, function: Callable[..., Any]) -> list[Any]
     wanted = pullback.__code__.co_varnames[: pullback.__code__.co_argcount]
     places = {name: int(name.rpartition("_")[2]) for name in wanted if name.startswith("d_output_")}
     found = {name: np.array(results[place]) for name, place in places.items()}
-    first, again = pullback(**{name: 2 * value for name, value in found.items()})
+    first, again = pullback(**{name: np.array(2 * value) for name, value in found.items()})
     behind = _Leaves(setup, texts)
     if not behind.leaves:
         return None
@@ -50,7 +50,8 @@ def derivatives_by_file(setup: Setup, function: Callable[..., Any]) -> list[Any]
     second = again(
         **{f"d_{re.sub(r'[^0-9A-Za-z_]', '_', key)}": of for key, of in of_first.items()}
     )
-    through, _ = pullback(**{name: 2 * second[name] for name in found if name in second})
+    of_second = {name: np.array(2 * second[name]) for name in found if name in second}
+    through, _ = pullback(**of_second)
     parts = [
         behind.reached({k: of for k, of in each.items() if k in behind.named})
         for each in (second, through)

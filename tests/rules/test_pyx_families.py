@@ -148,6 +148,17 @@ def test_a_gradient_that_leads_to_a_base_without_a_family_is_refused() -> None:
     assert "to_python(backward=False)" in e.value.__notes__[0]
 
 
+@pytest.mark.rules("PYX-8", "PYX-15")
+def test_gradient_of_a_number_is_an_array_where_two_parts_are_added() -> None:
+    """NumPy's sum of two arrays without dimensions is no array."""
+    x = al.tensor(1.5, requires_grad=True)
+    file = module_of(al.compile(lambda x: (x, x.sin())).to_python(args=(x,)))
+    _, pullback = file._lambda__with_backward(np.array(1.5, np.float32))
+    one = np.array(1.0, np.float32)
+    (found,) = pullback(one, one).values()
+    assert isinstance(found, np.ndarray) and np.isclose(found, 1 + np.cos(1.5))
+
+
 BODIES: dict[str, Callable[..., Any]] = {
     "one written": lambda x, y: (x.mul_(y.clone()).clone(), y.sin(), x),
     "both written": lambda x, y: (x.mul_(x.clone()), y.mul_(x.exp()), y[1:] * 1),
