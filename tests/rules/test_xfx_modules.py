@@ -170,12 +170,58 @@ def test_all_ops_that_pytorch_lacks_are_named_at_once(torch):
     assert "nonzero_count" in str(raised.value) and "uniform draws by a seed" in str(raised.value)
 
 
+SIZED = {
+    "reshaped": lambda x, y: (x.t().reshape(-1) * 2).unsqueeze(0) + y.sum(),
+    "halved": lambda x, y: x[: x.shape[0] // 2] + y.mean(),
+    "padded": lambda x, y: al.nn.functional.pad(x, (1, 2)) * y[0],
+    "made": lambda x, y: x.new_zeros(x.shape[0] * 2, y.shape[0]) + y + x.shape[1],
+    "window": lambda x, y: x.t().contiguous().as_strided((x.shape[1],), (x.shape[0],)) * y[0],
+    "expanded": lambda x, y: y.unsqueeze(0).expand(x.shape[0], -1).cumsum(0),
+    "written": lambda x, y: x.mul_(2)[0].add_(y.sum()) * 1,
+    "joined": lambda x, y: al.cat([x.reshape(-1), y]) / x.shape[0],
+    "counted": lambda x, y: al.arange(x.shape[0]) * 2 + y.mean(),
+    "longest": lambda x, y: al.zeros(max(x.shape[0], y.shape[0])) + x.sum() + y.sum(),
+}
+
+
 @pytest.mark.rules("XFX-6")
-def test_a_graph_with_symbols_is_refused(torch):
-    compiled = al.compile(lambda x: x * 2, dynamic=True, backend="reference")
-    compiled(al.ones(3))
-    with pytest.raises(UnsupportedError, match="whose sizes are symbols"):
-        to_fx(compiled)
+@pytest.mark.parametrize("name", SIZED)
+def test_a_graph_with_symbols_is_a_module_for_all_sizes(torch, name):
+    function = SIZED[name]
+    compiled = al.compile(function, dynamic=True, backend="reference")
+    compiled(al.ones(4, 6) * 1.5, al.ones(5))
+    module = to_fx(compiled)
+    for rows, columns, count in ((4, 6, 5), (3, 5, 9), (2, 8, 7)):
+        arrays = np.random.rand(rows, columns), np.random.rand(count)
+        expected = function(*[al.tensor(each) for each in arrays]).numpy()
+        got = module(*[torch.tensor(each) for each in arrays])[-1]
+        back = from_fx(module, *[torch.tensor(each) for each in arrays])
+        again = run_graph(back, *[each.copy() for each in arrays])[-1]
+        for found in (got.numpy(), again):
+            np.testing.assert_allclose(expected, found, 1e-6)
+    with pytest.raises(ArgumentError, match="no meta"):
+        from_fx(module)
+
+
+@pytest.mark.rules("XFX-6")
+def test_sizes_that_a_graph_is_not_for_are_refused_before_anything_is_written(torch):
+    compiled = al.compile(
+        lambda x, y: x.mul_(max(x.shape[0], y.shape[0])),
+        dynamic=True,
+        backend="reference",
+        keep_inference_input_mutations=True,
+    )
+    compiled(al.ones(4), al.ones(5))
+    module, x, longer = to_fx(compiled), torch.ones(4), torch.ones(9)
+    module(x, longer)
+    assert torch.equal(9 * torch.ones(4), x)
+    with pytest.raises(AssertionError, match="the graph is for sizes with "):
+        module(longer, x)
+    assert torch.equal(torch.ones(9), longer)
+    half = al.compile(lambda x: x * (x.shape[0] / 3), dynamic=True, backend="reference")
+    half(al.ones(4))
+    with pytest.raises(UnsupportedError, match="which is computed from a size"):
+        to_fx(half)
 
 
 def mine(x):

@@ -87,7 +87,7 @@ def is_known(overload: Any) -> bool:
     if name in READERS or name in CHECKS or overload in the_table().of_overload:
         return True
     base = name.partition(".")[0]
-    return base in COMPOSITES or base == "sym_storage_offset" or _decomposes(overload)
+    return base in COMPOSITES or base in ("sym_storage_offset", "sym_size") or _decomposes(overload)
 
 
 def _decomposes(overload: Any) -> bool:

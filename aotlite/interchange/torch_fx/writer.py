@@ -15,6 +15,7 @@ from typing import Any
 from aotlite.interchange.arrays.convention import HasForward, graph_of
 from aotlite.interchange.torch_fx.matcher import call_form, the_table
 from aotlite.interchange.torch_fx.normalize import normal_form
+from aotlite.interchange.torch_fx.sizes import SizeWriter
 from aotlite.interchange.torch_fx.special import WRITERS
 from aotlite.interchange.torch_fx.values import (
     fake_of,
@@ -30,7 +31,6 @@ from aotlite.ir.arrays import host_array
 from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.geometry.overlap import has_internal_overlap
-from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.graph.graph import map_nodes
 from aotlite.ir.meta import TensorMeta
@@ -58,31 +58,19 @@ def to_fx(source: Graph | HasForward) -> Any:
     """
     graph = graph_of(source)
     the_torch()
-    _check_sizes(graph)
-    simple = normal_form(graph)
-    _check_ops(simple)
-    return ModuleWriter(simple).module()
+    writer = ModuleWriter(graph)
+    with writer.sizes.proving():
+        simple = normal_form(graph)
+        _check_ops(simple, writer.sizes)
+        return writer.module(simple)
 
 
-def _check_sizes(graph: Graph) -> None:
-    for node in graph.nodes:
-        for meta in node.meta if type(node.meta) is tuple else (node.meta,):
-            if type(meta) is TensorMeta and is_symbolic((*meta.shape, *meta.stride)):
-                raise noted(
-                    UnsupportedError(
-                        f"to_fx: graph {graph.name} has a value {meta}, whose sizes are symbols, "
-                        "expected numbers"
-                    ),
-                    "Instead: `with_sizes` of ir/graph/symbolic/numbers.py puts numbers in their "
-                    "place; or export without dynamic_shapes. (XFX-6)",
-                )
-
-
-def _check_ops(graph: Graph) -> None:
+def _check_ops(graph: Graph, sizes: SizeWriter) -> None:
     """Raises UnsupportedError that names every op which PyTorch lacks."""
-    lines = [f"{graph.names[n]}: {reason}" for n in graph.calls if (reason := _lack(n)) is not None]
+    reasons = [(node, _lack(node, sizes)) for node in graph.calls]
+    lines = [f"{graph.names[node]}: {reason}" for node, reason in reasons if reason is not None]
     if lines:
-        places = [place_of(n.location).note() for n in graph.calls if _lack(n) and n.location]
+        places = [place_of(n.location).note() for n, why in reasons if why and n.location]
         raise noted(
             UnsupportedError(
                 f"to_fx: graph {graph.name} has {len(lines)} calls that PyTorch has no op for, "
@@ -94,7 +82,7 @@ def _check_ops(graph: Graph) -> None:
         )
 
 
-def _lack(node: Node) -> str | None:
+def _lack(node: Node, sizes: SizeWriter) -> str | None:
     """Why a call cannot be written; None if it can."""
     op = node.target
     if isinstance(op, (EffectOp, TokenOp)):
@@ -106,7 +94,7 @@ def _lack(node: Node) -> str | None:
         )
     if isinstance(op, DataOp):
         return f"{op.name} has a result whose shape depends on values"
-    window = _written_window(node)
+    window = sizes.at_hints(_written_window(node))
     if window is not None and has_internal_overlap(*window):
         return (
             f"{op.name} writes a window of shape {window[0]} and strides {window[1]}, in which "
@@ -138,26 +126,33 @@ class ModuleWriter:
 
         self.aten = torch.ops.aten
         self.graph = graph
+        self.sizes = SizeWriter(graph, self)
         self.fx = torch.fx.Graph()
         self.root = torch.nn.Module()
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.nodes: dict[Node, Any] = {}
         self.source: Node = graph.nodes[0]
 
-    def module(self) -> Any:
-        """The module of the whole graph."""
+    def module(self, graph: Graph) -> Any:
+        """The module of a whole graph in normal form."""
+        self.graph = graph
         with self.torch.no_grad(), self.mode:
             for node in self.graph.nodes:
                 self.source = node
                 self.nodes[node] = getattr(self, f"_{node.op}")(node)
+            self.sizes.check()
+        if self.sizes.has_symbols:
+            for made in self.fx.nodes:
+                made.meta.pop("val", None)  # it would be that of one size
         self.fx.lint()
         return self.torch.fx.GraphModule(self.root, self.fx, self.graph.name or "graph")
 
     # --- kinds of nodes
     def _placeholder(self, node: Node) -> Any:
         made = self.fx.placeholder(self.graph.names[node])
-        meta: Any = node.meta
+        meta: Any = self.sizes.at_hints(node.meta)
         made.meta.update({"val": fake_of(meta), KEY: {"role": node.role}})
+        self.sizes.inputs[str(node.role)] = made
         self._describe(made)
         return made
 
@@ -187,7 +182,7 @@ class ModuleWriter:
 
     def _output(self, node: Node) -> Any:
         values = map_nodes(node.args[0], self.nodes.__getitem__)
-        made = self.fx.output(tuple(values))
+        made = self.fx.output(tuple(self.sizes.nodes_in(values)))
         made.meta[KEY] = {"roles": node.role}
         return made
 
@@ -201,8 +196,8 @@ class ModuleWriter:
     # --- parts
     def call(self, target: Any, *args: Any, **kwargs: Any) -> Any:
         """Adds a call of a function of PyTorch's, and computes its value on fake tensors."""
-        args = tuple([to_torch(each) for each in args])
-        kwargs = {name: to_torch(value) for name, value in kwargs.items()}
+        args = tuple([to_torch(self.sizes.nodes_in(each)) for each in args])
+        kwargs = {name: to_torch(self.sizes.nodes_in(each)) for name, each in kwargs.items()}
         made = self.fx.call_function(target, args, kwargs)
         fakes = self.torch.fx.node.map_arg((args, kwargs), lambda each: each.meta["val"])
         try:
@@ -231,7 +226,7 @@ class ModuleWriter:
         shape or dtype."""
         if type(meta) is tuple or meta is None:
             return made
-        got = meta_of(made.meta["val"])
+        got, meta, wanted = meta_of(made.meta["val"]), self.sizes.at_hints(meta), meta
         if got is meta:
             return made
         is_view = self.source.op == "call" and self.source.target.views
@@ -245,8 +240,8 @@ class ModuleWriter:
             )
         if is_view:
             place = self.place(made, 0)
-            return self.call(self.aten.as_strided.default, made, meta.shape, meta.stride, place)
-        return self.restrided(made, meta)
+            return self.call(self.aten.as_strided.default, made, wanted.shape, wanted.stride, place)
+        return self.restrided(made, wanted)
 
     def restrided(self, made: Any, meta: TensorMeta) -> Any:
         """A copy of a node's value with the strides of the meta."""
