@@ -12,8 +12,9 @@ from aotlite.eager import dispatch, indexing
 from aotlite.eager.autograd import tensor_methods
 from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.functional import backward_of
+from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.creation import from_data, interop, memory
+from aotlite.eager.creation import from_data, interop, memory, storage_size
 from aotlite.eager.subclass import copies, printer, protocol
 
 # mypy: disable-error-code="method-assign"
@@ -43,6 +44,7 @@ Tensor.__repr__ = printer.text_of
 # memory
 Tensor.resize_ = memory.resize_
 Tensor.set_ = memory.set_
+Storage.resize_ = storage_size.resize_storage  # type: ignore[assignment]
 Tensor.__dlpack__ = interop.dlpack
 Tensor.__dlpack_device__ = interop.dlpack_device
 Tensor.__cuda_array_interface__ = property(interop.array_interface)  # type: ignore[assignment]

@@ -6,6 +6,7 @@ for that, and copies the bytes before they change (copy-on-write). Rules: TEN-1,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, SupportsIndex
 from weakref import ref
 
@@ -25,7 +26,6 @@ class NoCount(int):
 
 
 NO_COUNT = NoCount()
-
 
 _MANY_OBSERVERS = 16
 """From this number on, each time it has doubled, references to dead observers are dropped."""
@@ -50,6 +50,8 @@ class Storage:
         "writable",
         "write_observers",
     )
+    is_freed = False  # whether its memory was given back while tensors lie on it (STG-2)
+    resize_: Callable[[int], Storage]  # given by `storage_size`
 
     def __init__(
         self, buffer: ArrayBuffer | None, *, writable: bool = True, capture: object = None
@@ -121,8 +123,7 @@ class Storage:
         """The size of the buffer in bytes."""
         if self.buffer is None:
             raise self.no_data("nbytes")
-        size: int = self.buffer.nbytes
-        return size
+        return int(self.buffer.nbytes)
 
     def data_ptr(self) -> int:
         """The address of the first byte."""

@@ -138,6 +138,8 @@ def check_room(tensor: Tensor, meta: TensorMeta) -> None:
 def check_growth(storage: Storage, needed: int) -> None:
     """Raises UnsupportedError where a storage has fewer bytes than these, and cannot grow."""
     have = storage.nbytes()
+    if needed > have and storage.is_freed:
+        raise storage.no_data("resize_")
     if needed > have and (storage.exported or not storage.writable):
         raise cannot_grow(have, needed)
 

@@ -127,7 +127,7 @@ def _view(op: ViewOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tenso
 
 def _window(op: Op, source: Tensor, meta: TensorMeta, start: int) -> Tensor:
     storage = source.storage
-    if storage.buffer is None and STATE.recorder is None:
+    if storage.buffer is None and STATE.recorder is None and not storage.is_freed:
         raise storage.no_data(op.name)
     offset = source.offset
     if meta.dtype is not source.meta.dtype:

@@ -13,8 +13,8 @@ def text_of(tensor: Tensor) -> str:
     if tensor.__tensor_dispatch__ is not None:
         return _wrapper_text(tensor)
     if tensor.storage.buffer is None:
-        is_fake = tensor.storage.capture is not None
-        return f"Tensor({tensor.meta}, {'captured' if is_fake else 'erased'})"
+        gone = "freed" if tensor.storage.is_freed else "erased"
+        return f"Tensor({tensor.meta}, {gone if tensor.storage.capture is None else 'captured'})"
     array = tensor._data
     text = shown(array, tensor.device)
     more = "" if tensor.dtype.name in ("float32", "int64", "bool") else f", dtype={tensor.dtype}"
