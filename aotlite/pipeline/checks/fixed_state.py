@@ -204,7 +204,7 @@ def _set_item(thing: Any, key: object, value: object) -> bool:
 # -------------------------------------------------------------------------------------- comparing
 def _program(captured: Captured) -> object:
     """All of a capture but its graph that a later stage sees; None where that is not known."""
-    if captured.hooks or captured.computed_sizes or captured.parts or captured.reach:
+    if captured.hooks or captured.computed_sizes or captured.parts:
         return None
     if not all(type(each.role).__name__ in ("Primal", "Hidden") for each in captured.inputs):
         return None
@@ -217,6 +217,7 @@ def _program(captured: Captured) -> object:
     *changes, _ = recorder.around.numbers.watch.effects()
     return (
         tuple(changes),
+        dict(captured.reach),
         tuple([_result(each) for each in captured.results]),
         (captured.containers.spec, captured.containers.numpy_results, orders),
         (captured.grad_mode_before, captured.grad_mode_after),

@@ -434,4 +434,38 @@ class KV:
 kv = KV()
 def f(x): return kv.add(x * 1).sum().reshape(1)
 return f
+### address of a network
+import ipaddress
+ip = ipaddress.ip_address(1)
+def f(x):
+    nonlocal ip
+    ip = ipaddress.ip_address(int(ip) + 1)
+    return x * int(ip)
+return f
+### match of a pattern
+import re
+m = re.match("a+", "aaa")
+def f(x):
+    nonlocal m
+    m = re.match("a+", "a" * (len(m.group()) + 1))
+    return x * len(m.group())
+return f
+### memory view
+m = memoryview(bytearray(4))
+def f(x):
+    m[0] += 1
+    return x * m[0]
+return f
+### number of ctypes
+import ctypes
+n = ctypes.c_int(0)
+def f(x):
+    n.value += 1
+    return x * n.value
+return f
+### flat iterator of an array
+import numpy
+a = numpy.arange(1.0, 9.0).flat
+def f(x): return x * float(next(a))
+return f
 """

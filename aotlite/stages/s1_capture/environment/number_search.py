@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -426,7 +427,8 @@ class _Owner:
         kind = "module" if is_a(self.thing, types.ModuleType) else "attr"
         if kind == "attr" or is_users(self.thing) or self.thing is builtins:
             for name in [*filter(own.__contains__, names), *_matching(own, computed)]:
-                yield self.place.then(kind, name), own[name]
+                if not (kind == "module" and _is_packages_own(self.thing, own[name])):
+                    yield self.place.then(kind, name), own[name]
 
     def _of_class(
         self, names: Sequence[str], computed: Sequence[tuple[str, ...]], *, is_first: bool
@@ -458,6 +460,13 @@ class _Owner:
             for before, base in enumerate(self.thing.__mro__[:number]):
                 if name not in vars(base):  # one that is put there would hide this one
                     yield self.place.then("class", (before, name)), NOTHING
+
+
+def _is_packages_own(module: types.ModuleType, value: object) -> bool:
+    """Whether a value in a module of an installed package is the state of each thread, which the
+    package makes when it needs it, or all of the module: attrs notes what its `__repr__` shows."""
+    is_own = is_a(value, threading.local) or value is vars(module)
+    return is_own and str(vars(module).get("__file__")).startswith(INSTALLED)
 
 
 _OPENED: dict[type, Callable[[_Walk, AccessPath, Any], None]] = {

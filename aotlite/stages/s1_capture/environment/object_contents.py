@@ -17,6 +17,7 @@ import argparse
 import array
 import collections
 import contextvars
+import ctypes
 import datetime
 import enum
 import functools
@@ -88,10 +89,12 @@ _WRAPPED = (
     *(weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet),
 )
 """Classes of Python's library that hold their contents in `data`."""
+_C_DATA = ctypes.c_int.__mro__[2]
+_BUFFERS = (bytearray, array.array, memoryview, _C_DATA)
 _STATEFUL: tuple[type, ...] = (
     *(*_ITERATORS, types.GeneratorType, *_QUEUES, *_SIGNALS, *_LOCKS),
     *(*_WRAPPED, collections.ChainMap),
-    *(bytearray, array.array, io.StringIO, io.BytesIO, contextvars.ContextVar),
+    *(*_BUFFERS, io.StringIO, io.BytesIO, contextvars.ContextVar, np.flatiter),
 )
 
 
@@ -274,14 +277,24 @@ def state_image(thing: Any, depth: int = 8) -> object:
         return kind, queue.SimpleQueue.qsize(thing)
     if issubclass(kind, contextvars.ContextVar):
         return kind, _part(thing.get(None), depth)
-    if issubclass(kind, (bytearray, array.array)):
-        size = memoryview(thing).nbytes
-        return kind, bytes(memoryview(thing)) if size <= _ARRAY else size
+    if issubclass(kind, np.flatiter):
+        return kind, thing.index
+    if issubclass(kind, _BUFFERS):
+        return kind, _buffer(thing)
     base: Any = io.StringIO if issubclass(kind, io.StringIO) else io.BytesIO
     try:
         return kind, base.tell(thing), hash(base.getvalue(thing))
     except ValueError:  # it is closed
         return kind, None
+
+
+def _buffer(thing: Any) -> object:
+    """The bytes of a buffer that is not large, else their number; None if it was released."""
+    try:
+        view = memoryview(thing)
+    except ValueError:
+        return None
+    return bytes(view) if view.nbytes <= _ARRAY else view.nbytes
 
 
 def _reduced(thing: Any, depth: int) -> object:
@@ -417,6 +430,10 @@ class ValueComparison:
         return self._hold_the_same(was, now, depth)
 
     def _hold_the_same(self, was: Any, now: Any, depth: int) -> bool:
+        if type(now).__module__ == "ipaddress":
+            return bool(was == now)
+        if type(now) is re.Match:
+            return repr(was) == repr(now) and bool(was.string == now.string)
         return depth == 0 or self._are_same(_parts(was), _parts(now), depth)
 
     def _are_same(self, some: Iterator[Any], others: Iterator[Any], depth: int) -> bool:
