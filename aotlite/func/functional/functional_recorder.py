@@ -168,8 +168,9 @@ class FunctionalRecorder(ModeRecorder):
     def _yield(tensor: Tensor, alias: TensorAlias) -> None:
         """Gives a view, which required grad where its base did not, the history of the base."""
         own: OwnHistory | None = alias.history
-        if own is not None and own.yields and alias.memory.has_new_history:
-            if not tensor._is_tracked_leaf():
+        memory = alias.memory
+        if own is not None and own.yields and memory.has_new_history:
+            if not tensor._is_tracked_leaf() and alias.since < memory.tensors.last_write:
                 alias.history = None
 
     def _with_own_history(self, alias: TensorAlias, *, wanted: bool) -> Tensor:
@@ -191,8 +192,8 @@ class FunctionalRecorder(ModeRecorder):
         """Gives a value the version that eager's tensor has: the tape outside may save it, and the
         result that it becomes has that version (FNT-5)."""
         storage = value.storage
-        if id(storage) in self.storages:
-            return
+        if id(storage) in self.storages or storage.version:
+            return  # the tape may have saved it in this version
         if type(storage.version) is int and type(version) is int:
             storage.version = max(storage.version, version)  # a hidden alias counts for itself
 
@@ -360,6 +361,9 @@ class FunctionalRecorder(ModeRecorder):
             if not STATE.grad_mode or not any(each.requires_grad_outside() for each in others):
                 return alias
         self.input_memory.prepare_write(alias.memory)
+        own: OwnHistory | None = alias.history
+        if own is not None and own.yields and alias.memory.has_new_history and STATE.grad_mode:
+            alias.history = own = None  # a write takes the history of the base
         value = self._result(op, args, meta)
         history = bool(STATE.grad_mode) and value.requires_grad_outside()
         memory = alias.memory
@@ -368,7 +372,8 @@ class FunctionalRecorder(ModeRecorder):
                 "a write, with a gradient, to one of several tensors on one memory",
                 "pass one of them, and take the others from it inside",
             )
-        self._yield(target, alias)
+        if history and own is not None and own.yields:
+            alias.history = None  # the base's history changes
         if history and alias.history is not None:
             self._write_own(target, alias, value)
             return alias

@@ -14,6 +14,7 @@ Rules: FNT-3 to FNT-6. Spec: `specs/functionalize_transform.md`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
@@ -31,6 +32,9 @@ from aotlite.ir.ops.views.view_ops import ALIAS, AS_STRIDED, DETACH, HIDDEN_ALIA
 
 SAME = (ALIAS, DETACH, HIDDEN_ALIAS)
 """Views whose values are those of the operand."""
+
+CLOCK = itertools.count(1)
+"""Counts views and writes, so that it is known which came first."""
 
 Emit = Callable[..., Any]
 """`emit(op, args, grad_mode)`: the result of an op outside."""
@@ -52,6 +56,8 @@ class TensorAlias:
     inner: ViewChain | None = EMPTY_CHAIN
     """The views from the tensor of that history to it; None for a window that leaves it."""
     inner_start: int = 0
+    since: int = attrs.field(factory=CLOCK.__next__)
+    """When it was made."""
     is_dead: bool = False
     """Whether it was taken under no_grad, or from a view that was: its gradient goes nowhere."""
 
@@ -65,6 +71,8 @@ class MemoryTensors:
     """The tensor of the function that has all of this memory, which the function made."""
     histories: list[Any] = attrs.field(factory=list)
     """The histories (`OwnHistory`) of tensors that have not the memory's."""
+    last_write: int = 0
+    """When one of them was written last."""
     is_shared: bool = False
     """Whether tensors from outside show this memory whose histories are related unseen."""
 
@@ -138,6 +146,7 @@ class WrittenMemory:
     def write(self, chain: ViewChain, value: Tensor, *, history: bool) -> None:
         """The memory that this chain shows has a new value from now on."""
         self.has_new_history = self.has_new_history or history
+        self.tensors.last_write = next(CLOCK)
         whole = not any(step.op not in SAME for step in reversed(chain))
         if whole and not history:
             self.fold()
@@ -165,6 +174,7 @@ class WrittenMemory:
             history.chain = prefix.joined(history.chain.steps)
             history.start += start
         other.tensors.histories += self.tensors.histories
+        other.tensors.last_write = max(other.tensors.last_write, self.tensors.last_write)
         self.tensors.aliases, self.tensors.histories = WeakSet(), []
 
 

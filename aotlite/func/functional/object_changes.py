@@ -183,6 +183,7 @@ class FunctionalChanges(StateChanges):
             mode.input_memory.grow(memory, end)
             mode.grown.append(tensor)
         mode.note(resize_change(tensor, meta.shape, meta.stride))
+        mode.count(tensor.storage, int(meta.shape != tensor.meta.shape))
         tensor.value = mode.moved(AS_STRIDED, tensor, (meta.shape, meta.stride, 0), meta)
 
     @staticmethod
