@@ -16,7 +16,7 @@ import attrs
 from aotlite.eager.base.modes import enable_grad, no_grad
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.creation.memory import check_growth, take_place, tell_apart
+from aotlite.eager.creation.memory import cannot_grow, check_growth, take_place, tell_apart
 from aotlite.func.functional.memory import TensorAlias, WrittenMemory
 from aotlite.func.functional.tensor_history import OwnHistory
 from aotlite.func.functional.view_program import (
@@ -178,8 +178,11 @@ class FunctionalChanges(StateChanges):
         if end > self._bytes_behind(memory):
             if mode.outer[0] is not None:
                 raise mode.refuse("resize_ that grows, in a capture,", "make a tensor of that size")
+            before = memory.start * memory.meta.dtype.itemsize
+            if tensor.storage.exported:  # by a hidden alias inside
+                raise cannot_grow(before + self._bytes_behind(memory), before + end)
             if memory.handle is not None:
-                check_growth(memory.handle.storage, end + memory.start * memory.meta.dtype.itemsize)
+                check_growth(memory.handle.storage, before + end)
             mode.input_memory.grow(memory, end)
             mode.grown.append(tensor)
         mode.note(resize_change(tensor, meta.shape, meta.stride))
