@@ -25,6 +25,7 @@ from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.graph import Constant
 from aotlite.ir.graph import Graph as IrGraph
 from aotlite.ir.graph import Node as IrNode
+from aotlite.ir.graph.edit import call_beside
 from aotlite.ir.graph.role import Argument as ArgumentRole
 from aotlite.ir.graph.text.printer import tabular
 
@@ -207,18 +208,8 @@ class FxGraph(NodeStore):
         bare = self._bare(bound)
         self._edit.refresh()
         model = self._model or self._place(is_input=False)[1]
-        node = IrNode(
-            "call",
-            op,
-            bare,
-            meta=op.infer(bare),
-            grad_mode=model.grad_mode,
-            phase=model.phase,
-            sequence=model.sequence,
-            location=model.location,
-            recompute=model.recompute,
-            scope=model.scope,
-        )
+        node = call_beside(op, bare, model)
+        node.recompute = model.recompute
         return self._put(node, name or op.name, type_expr)
 
     # --- copying

@@ -20,7 +20,7 @@ from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 
-__all__ = ["GraphEdit"]
+__all__ = ["GraphEdit", "call_beside"]
 
 
 class GraphEdit:
@@ -143,19 +143,7 @@ class GraphEdit:
         bound = op.bind(map_nodes(tuple(args), self.find), kwargs or {})
         bound = map_nodes(bound, self.find)
         model = self._anchor or self._previous[self._output] or self._output
-        return self._insert(
-            Node(
-                "call",
-                op,
-                bound,
-                meta=op.infer(bound),
-                grad_mode=model.grad_mode,
-                phase=model.phase,
-                sequence=model.sequence,
-                location=model.location,
-                scope=model.scope,
-            )
-        )
+        return self._insert(call_beside(op, bound, model))
 
     def placeholder(self, meta: TensorMeta, role: Role) -> Node:
         """Adds an input after the others, whatever the insertion point."""
@@ -326,3 +314,18 @@ def _may_go(node: Node) -> bool:
         pure: bool = node.target.pure
         return pure
     return node.op == "get_attr"
+
+
+def call_beside(op: Op, args: tuple[Any, ...], model: Node) -> Node:
+    """A new call with the records of another node: location, scope, phase, grad mode, sequence."""
+    return Node(
+        "call",
+        op,
+        args,
+        meta=op.infer(args),
+        grad_mode=model.grad_mode,
+        phase=model.phase,
+        sequence=model.sequence,
+        location=model.location,
+        scope=model.scope,
+    )
