@@ -30,7 +30,7 @@ AREAS = {
     "SEQ": 5,
     "JNT": 15,
     "DBL": 3,
-    "CAG": 29,
+    "CAG": 30,
     "CUG": 6,
     "HOOK": 6,
     "LOG": 5,

@@ -144,6 +144,9 @@ class CompiledAutograd:
         """Why each of the last captures was needed, as a sentence."""
         self.fallbacks: Counter[str] = Counter()
         """Why backwards were not one graph with `hooks="call"`, or not to their end (CAG-27)."""
+        self.called: Counter[str] = Counter()
+        """Why nodes are called in captured graphs, and not recorded, with `hooks="call"` (CAG-30).
+        """
         self._compiler = compiler
         """Kept alive, since caches are keyed by its id."""
         dumper = None if options.dump is None else Dump(options.dump)
@@ -184,6 +187,7 @@ class CompiledAutograd:
         self.counters = Counters()
         self.reasons.clear()
         self.fallbacks.clear()
+        self.called.clear()
 
     # --- running
     def run(
@@ -343,7 +347,7 @@ class CompiledAutograd:
         programs[look.key] = Program(number, order, first)
         return run.collected
 
-    def capture_one(self, tape: Tape, record: Callable[[int], OneTape]) -> OneTape:
+    def capture_one(self, tape: Tape, record: Callable[[], OneTape]) -> OneTape:
         """Records a tape as one graph, and counts the capture (CAG-25). Raises NotOneGraph."""
         look, number = tape.look, next(_NUMBERS)
         if self._alike[alike(look)] >= self.options.recompile_limit:
@@ -356,7 +360,8 @@ class CompiledAutograd:
             within(f"{TAPE}{number}", is_silent=not self.options.enable_log),
             timed("tape", nodes=len(seen.forms), reason=reason),
         ):
-            one = record(number)
+            one = record()
+        self.called.update(one.called.values())
         self.counters.captures += 1
         self._alike[alike(seen)] += 1
         self._tell(f"tape {number} of {len(seen.forms)} nodes: {reason}")

@@ -11,14 +11,13 @@ from typing import Any, Protocol
 
 from aotlite.compiled_autograd.dynamic.templates import Templates
 from aotlite.compiled_autograd.execution import Tape, order_of
-from aotlite.compiled_autograd.node_signatures import CLOSED, Form, bare_form_of
+from aotlite.compiled_autograd.node_signatures import CLOSED
+from aotlite.compiled_autograd.one_tape.custom_backwards import Again
 from aotlite.compiled_autograd.one_tape.execution import OneTapeRun
+from aotlite.compiled_autograd.one_tape.forms import TapeForms, stale_among
 from aotlite.compiled_autograd.one_tape.program import Learned, NotOneGraph, OneTape
 from aotlite.compiled_autograd.one_tape.recording import OneTapeRecorder
 from aotlite.compiled_autograd.segment import SegmentCompiler, may_share
-from aotlite.eager.autograd.custom_function.node import CustomNode
-from aotlite.eager.autograd.nodes.op_nodes import OpNode
-from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph
 
@@ -32,8 +31,8 @@ class OneTapeCompiler(SegmentCompiler, Protocol):
 
     counters: Any
 
-    def capture_one(self, tape: Tape, record: Callable[[int], OneTape]) -> OneTape:
-        """Calls `record` with the number of the new tape, and counts the capture."""
+    def capture_one(self, tape: Tape, record: Callable[[], OneTape]) -> OneTape:
+        """Calls `record`, and counts the capture."""
 
     def count_one(self, reason: str) -> None:
         """Counts a backward that was one graph; or one that was not, if there is a reason."""
@@ -43,6 +42,7 @@ class OneTapes:
     """The graphs of one compiler."""
 
     def __init__(self) -> None:
+        self.forms = TapeForms()
         self.programs: dict[Hashable, OneTape | str] = {}
         """By structure; a text says why there is no graph."""
         self._learned: dict[Hashable, Learned] = {}
@@ -57,34 +57,44 @@ class OneTapes:
         self, tape: Tape, compiler: OneTapeCompiler, templates: Templates
     ) -> list[Tensor | None] | None:
         """Runs a backward as one graph; None if it has no calls, or cannot be one graph."""
-        look = tape.look
-        closed = [number for number, form in enumerate(look.forms) if form[0] == CLOSED]
-        if not closed:
+        if all(form[0] != CLOSED for form in tape.look.forms):
             return None
-        bare = [bare_form_of(node) for node in look.nodes]
-        key = look.key, tuple([_key_of(look.nodes[number], bare[number]) for number in closed])
-        learned = self._learned.setdefault(key, {})
-        run = OneTapeRun(tape, compiler, templates)
-        one = self.programs.get(key)
-        if one is None:
+        while True:
+            run = OneTapeRun(tape, compiler, templates)
+            key = self._key_of(run)
+            learned = self._learned.setdefault(key, {})
+            one = self.programs.get(key)
+            if one is not None:
+                break
             if len(self.programs) >= _MOST_PROGRAMS:
                 oldest = next(iter(self.programs))
                 for kept in (self.programs, self._learned, self._lessons):
                     kept.pop(oldest, None)
             try:
-                one = compiler.capture_one(
-                    tape, lambda number: _recorded(run, bare, learned, number, compiler)
-                )
-            except NotOneGraph as reason:
-                one = str(reason)
-            self.programs[key] = one
-        elif type(one) is OneTape:
+                one = self.programs[key] = _captured(run, learned, compiler)
+                return self._run(run, one, key, compiler)
+            except Again:
+                del self._learned[key]
+        if type(one) is OneTape:
             compiler.counters.hits += 1
-        if type(one) is str:
+        return self._run(run, one, key, compiler)
+
+    def _key_of(self, run: OneTapeRun) -> Hashable:
+        """The key of a tape's graph; the forms of its nodes are noted in the run."""
+        look, forms = run.tape.look, self.forms
+        run.forms, run.bare = forms, list(map(forms.of, look.nodes))
+        run.stale = frozenset(stale_among(look.nodes, run.bare))
+        pairs = zip(look.nodes, look.forms, run.bare, strict=True)
+        rest = [forms.key_of(node, bare) for node, form, bare in pairs if form[0] == CLOSED]
+        return look.key, tuple(rest), run.stale
+
+    def _run(
+        self, run: OneTapeRun, one: OneTape | str, key: Hashable, compiler: OneTapeCompiler
+    ) -> list[Tensor | None] | None:
+        if isinstance(one, str):
             compiler.count_one(one)
             return None
-        assert type(one) is OneTape
-        run.begin(one, bare, learned)
+        run.begin(one, self._learned[key])
         try:
             return run.go()
         finally:
@@ -94,20 +104,17 @@ class OneTapes:
                 self.programs.pop(key, None)
 
 
-def _recorded(
-    run: OneTapeRun, bare: list[Form], learned: Learned, number: int, compiler: SegmentCompiler
-) -> OneTape:
-    order = order_of(run.tape.look, run.tape.roots)
-    one = OneTapeRecorder(run, order, bare).record(number, learned)
+def _captured(run: OneTapeRun, learned: Learned, compiler: OneTapeCompiler) -> OneTape | str:
+    """The tape as one graph, or why it is none. Raises Again."""
+    try:
+        return compiler.capture_one(run.tape, lambda: _recorded(run, learned, compiler))
+    except NotOneGraph as reason:
+        return str(reason)
+
+
+def _recorded(run: OneTapeRun, learned: Learned, compiler: SegmentCompiler) -> OneTape:
+    one = OneTapeRecorder(run, order_of(run.tape.look, run.tape.roots)).record(learned)
     one.pure = compiler.pure(one.graph)
     one.run = compiler.lowered(one.pure, None)
     one.shared = may_share(one.pure)
     return one
-
-
-def _key_of(node: TapeNode, bare: Form) -> Hashable:
-    """What a graph depends on beside the form of a closed node."""
-    if type(node) is CustomNode:
-        return bare, tuple(node._given), tuple(node.metas)
-    call: Any = node.call if type(node) is OpNode and bare[0] == CLOSED else None
-    return bare if call is None else (bare, call.key, call.result)

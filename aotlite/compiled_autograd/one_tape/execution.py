@@ -19,16 +19,8 @@ from typing import Any
 import numpy as np
 
 from aotlite.backends.calling_convention import Value, as_value, window_of
-from aotlite.compiled_autograd.execution import TapeRun
-from aotlite.compiled_autograd.node_signatures import (
-    Form,
-    bare_form_of,
-    form_of,
-    is_plain,
-    is_released,
-    records_of,
-    saver_of,
-)
+from aotlite.compiled_autograd.node_signatures import form_of, is_plain
+from aotlite.compiled_autograd.one_tape.forms import is_freed, saved_records
 from aotlite.compiled_autograd.one_tape.program import (
     SAME,
     UNKNOWN,
@@ -37,7 +29,7 @@ from aotlite.compiled_autograd.one_tape.program import (
     OneTape,
     TapeCall,
 )
-from aotlite.compiled_autograd.one_tape.recording import in_flight
+from aotlite.compiled_autograd.one_tape.recording import RecordedRun, in_flight
 from aotlite.compiled_autograd.one_tape.steps import (
     AFTER_NODE,
     OF_NODE,
@@ -52,6 +44,7 @@ from aotlite.compiled_autograd.one_tape.steps import (
 from aotlite.compiled_autograd.recorder import Place, note_forward
 from aotlite.compiled_autograd.segment import Delivered, apart, saved_by
 from aotlite.compiled_autograd.structure import signatures
+from aotlite.eager.autograd.custom_function.node import CustomNode
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
 from aotlite.eager.base.modes import STATE
@@ -73,16 +66,14 @@ class Left(BaseException):
         self.error = error
 
 
-class OneTapeRun(TapeRun):
+class OneTapeRun(RecordedRun):
     """A backward that runs by one graph as far as that holds, and then by segments."""
 
     one: OneTape
-    bare: list[Form]
-    """The forms of the nodes without their hooks."""
 
-    def begin(self, one: OneTape, bare: list[Form], learned: Learned) -> None:
+    def begin(self, one: OneTape, learned: Learned) -> None:
         """Sets what the run needs besides the tape."""
-        self.one, self.bare, self.learned = one, bare, learned
+        self.one, self.learned = one, learned
         self.step: NodeStep | None = None
         self.paused: Pauses | None = None
         self.pause: Pause | None = None
@@ -105,9 +96,6 @@ class OneTapeRun(TapeRun):
         """Runs the backward; the gradients of the sinks."""
         one = self.one
         self._watch()
-        if not self._is_intact(0, len(one.order)):
-            self.reason = "a saved value was written, or is freed"
-            return self._resumed(0)
         values, metas = self._values(), [value.meta for value in one.pure.outputs]  # type: ignore
         buffers = {id(window_of(value)[0]) for value in values} if one.shared else ()
         before, RUNNING.call = RUNNING.call, self.call
@@ -124,6 +112,9 @@ class OneTapeRun(TapeRun):
             if buffers:
                 results = [apart(r, m, buffers) for r, m in zip(results, metas, strict=True)]
             found = tensors_over(results, metas)
+            for made, version in zip(found, one.versions, strict=True):
+                if version and made is not None:
+                    made.storage.version = version
             del results
             return self._delivered(found)
         finally:
@@ -147,7 +138,9 @@ class OneTapeRun(TapeRun):
             elif place[0] == "saved":
                 number = place[1]
                 if number not in saved:
-                    saved[number] = saved_by(self.nodes[number])
+                    node_of = self.nodes[number]
+                    is_custom = type(node_of) is CustomNode
+                    saved[number] = (saved_records if is_custom else saved_by)(node_of)
                 value = saved[number][place[2]]
                 if type(value) is SavedTensor:
                     tensor = value.tensor
@@ -202,7 +195,7 @@ class OneTapeRun(TapeRun):
 
     def _accumulate(self, call: Accumulation, operands: tuple[Any, ...]) -> None:
         of = call.value
-        grad = _own(operands[0], call.meta) if of == 0 else self.at(of)
+        grad = _own(operands[0], call.meta, call.version) if of == 0 else self.at(of)
         given = [grad]
         del grad
         self.nodes[call.node].run(given)
@@ -223,7 +216,7 @@ class OneTapeRun(TapeRun):
 
     def _enter(self, call: TapeCall, operands: tuple[Any, ...]) -> None:
         """Makes the gradients in flight tensors, and goes to the pause."""
-        found: list[Tensor | None] = [_own(operands[k], meta) for k, meta in call.operands]
+        found: list[Tensor | None] = [_own(operands[k], meta, at) for k, meta, at in call.operands]
         values, frame = Delivered(found, self), call.frame
         buffers = {self.nodes[k]: [values.at(of) for of in row] for k, row in frame.buffers}
         sinks = [values.at(of) for of in frame.sinks]
@@ -274,7 +267,8 @@ class OneTapeRun(TapeRun):
         if then is not None and (0 if extra is None else len(extra.post)) != call.posts:
             self._leave(f"{call.pause[0]} of {name}: it changed the hooks of the node")
         if not self._is_known(call):
-            self._leave(f"{call.pause[0]} of {name}: it changed hooks or leaves of the rest")
+            what = "hooks, leaves or variables of the rest"
+            self._leave(f"{call.pause[0]} of {name}: it changed {what}")
         if not self._is_intact(call.rest, call.until):
             self._leave(f"{call.pause[0]} of {name}: it wrote or freed a saved value")
 
@@ -283,7 +277,7 @@ class OneTapeRun(TapeRun):
         all later ones, too, if hooks have changed."""
         changes = HookChanges.count
         if self.tape.changes == changes:
-            places = self.places_of_leaves
+            places = self.watched
             return all(map(self._is_as_before, _between(places, call.rest, call.until)))
         if not all(map(self._has_forms, self.one.order[call.rest :])):
             return False
@@ -291,9 +285,11 @@ class OneTapeRun(TapeRun):
         return True
 
     def _is_as_before(self, at: int) -> bool:
-        """Whether the leaf at this place is as it was recorded; hooks have not changed."""
+        """Whether the node at this place is as it was recorded; hooks have not changed."""
         number = self.one.order[at]
         node: Any = self.nodes[number]
+        if type(node) is not AccumulateGrad:
+            return self._has_form(number)
         form, leaf = self.bare[number], node.leaf
         if form[-1] is True and leaf is not None and leaf.meta is form[1] and not node.edges:
             return True
@@ -305,25 +301,31 @@ class OneTapeRun(TapeRun):
         is_current = self.step is not None and node is self.step.node  # some hooks have run
         if not is_current and form_of(node) != self.tape.look.forms[number]:
             return False
-        return bare_form_of(node) == self.bare[number]
+        return self._has_form(number)
+
+    def _has_form(self, number: int) -> bool:
+        """Whether a node has the form with which it was recorded, without its hooks."""
+        return self.forms.of(self.nodes[number]) == self.bare[number]
 
     def _watch(self) -> None:
         """Lists what the graph reads that Python may change: saved values, and leaves."""
         one, found = self.one, []
         for at, slots, absent in one.saved:
             node = self.nodes[one.order[at]]
-            saver = saver_of(node)
-            records = list(records_of(saver)) if saver is not None and slots else []
+            records = saved_records(node) if slots else []
             found.append((at, node, [records[k] for k in slots] if records else [], absent))
         self.saved, self.starts = found, [each[0] for each in found]
-        kinds = [type(self.nodes[number]) for number in one.order]
-        self.places_of_leaves = [at for at, kind in enumerate(kinds) if kind is AccumulateGrad]
+        self.watched = [
+            at
+            for at, number in enumerate(one.order)
+            if type(self.nodes[number]) is AccumulateGrad or self.bare[number][0] is CustomNode
+        ]
 
     def _is_intact(self, start: int, end: int) -> bool:
         """Whether the saved values that are read between these places are as they were saved."""
         first, last = bisect_left(self.starts, start), bisect_left(self.starts, end)
         for _, node, records, absent in self.saved[first:last]:
-            if is_released(node):
+            if is_freed(node):
                 return False
             if type(node) is CompiledBackward:
                 try:
@@ -331,8 +333,8 @@ class OneTapeRun(TapeRun):
                 except AutogradError:
                     return False
             for record in records:
-                tensor = record.tensor
-                if tensor is None or tensor.storage.version != record.version:
+                tensor = None if record is None else record.tensor
+                if record is None or tensor is None or tensor.storage.version != record.version:
                     return False
         return True
 
@@ -368,9 +370,11 @@ def _between(places: list[int], start: int, end: int) -> list[int]:
     return places[bisect_left(places, start) : bisect_left(places, end)]
 
 
-def _own(operand: Any, meta: TensorMeta) -> Tensor:
+def _own(operand: Any, meta: TensorMeta, version: int) -> Tensor:
     """A tensor with a copy of an operand: a hook may keep it, and write it."""
-    return tensor_over(copied(meta.device.arrays, operand, meta), meta)
+    made = tensor_over(copied(meta.device.arrays, operand, meta), meta)
+    made.storage.version = version
+    return made
 
 
 def _snapshot(tensor: Tensor | None, meta: TensorMeta) -> Any:

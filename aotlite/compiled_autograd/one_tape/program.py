@@ -48,8 +48,9 @@ class TapeCall:
     """The tape node whose step it belongs to."""
     pause: tuple[str, int]
     """What is called (`steps.Pause.told`)."""
-    operands: tuple[tuple[int, TensorMeta], ...]
-    """(index among the operands, meta) of those that `frame` takes."""
+    operands: tuple[tuple[int, TensorMeta, int], ...]
+    """(index among the operands, meta, version) of those that `frame` takes. A custom function may
+    have written a gradient that it gives."""
     frame: Frame
     begins: bool
     """Whether it is the first one of its node's step."""
@@ -78,6 +79,7 @@ class Accumulation:
 
     node: int
     meta: TensorMeta
+    version: int
     value: Any
     """0 for the operand, or a place."""
 
@@ -86,7 +88,6 @@ class Accumulation:
 class OneTape:
     """A tape as one graph, and what its run needs."""
 
-    number: int
     order: tuple[int, ...]
     graph: Graph
     """With `call_hook`, `call_backward` and `accumulate_grad` as calls."""
@@ -101,6 +102,10 @@ class OneTape:
     """(node, value) of the leaves whose gradients are results."""
     sinks: tuple[Any, ...]
     """The values of the sinks at the end."""
+    versions: tuple[int, ...]
+    """Those of the results."""
+    called: dict[str, str]
+    """By the name of a node that is called and not recorded: why (CAG-30)."""
     run: Run | None = None
     shared: bool = False
     """Whether a result may be on memory of an input."""

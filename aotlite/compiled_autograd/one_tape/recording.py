@@ -9,12 +9,15 @@ Rules: CAG-3, CAG-25, CAG-27. Spec: `specs/one_tape.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import attrs
 
 from aotlite.compiled_autograd.execution import TapeRun
 from aotlite.compiled_autograd.node_signatures import CLOSED, Form, is_plain
+from aotlite.compiled_autograd.one_tape.custom_backwards import Again, Called
+from aotlite.compiled_autograd.one_tape.forms import TapeForms
 from aotlite.compiled_autograd.one_tape.program import (
     SAME,
     Accumulation,
@@ -42,6 +45,7 @@ from aotlite.compiled_autograd.structure import signatures
 from aotlite.eager.autograd.custom_function.node import CustomNode
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.nodes.op_nodes import OpNode, SliceAssign
+from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import Edge, TapeNode
@@ -55,6 +59,18 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.plan import NOTHING_ABSENT
 
 _NUMBER = tensor_meta((), None, int64)
+CALLED = "called"
+"""The tag of a `call_backward`: why the node is not recorded (CAG-30)."""
+
+
+class RecordedRun(TapeRun):
+    """A backward of which it is known what each node is in the graph."""
+
+    forms: TapeForms
+    bare: list[Form]
+    """The forms of the nodes without their hooks."""
+    stale: frozenset[int]
+    """The nodes of which a saved value was written since: they are called, and raise."""
 
 
 class _WholeRecorder(TapeRecorder):
@@ -75,6 +91,28 @@ class _WholeRecorder(TapeRecorder):
         if type(node) is CompiledBackward:
             tags[COMPILATION] = node.plan.number
         return Scope("", tags)
+
+    def custom(self, node: CustomNode, number: int, run: Callable[[TapeNode], Any]) -> Any:
+        """The gradients of a custom function, recorded by its backward. Raises Called."""
+        self._number, self.kept[number] = number, NOTHING_ABSENT
+        self.marker.scope = self.scope_of(node, number)
+        twin, ctx = copy(node), copy(node.ctx)
+        twin.ctx, ctx._kept, fakes = ctx, [], []
+        for slot, each in enumerate(node.ctx._kept or ()):
+            stand = None
+            if each is not None:
+                meta, name = each.record.tensor.meta, f"{node.name().lower()}_{number}_{slot}"
+                fakes.append(self.lift(("saved", number, slot), meta, name))
+                stand = copy(each)
+                stand.record = SavedTensor(fakes[-1])
+            ctx._kept.append(stand)
+        storages = {id(each.storage): each.storage.version for each in fakes}
+        found = run(twin)
+        if any(each.storage.version != storages[id(each.storage)] for each in fakes):
+            raise Called("it writes a saved tensor")
+        if any(each is not None and id(each.storage) in storages for each in found):
+            raise Called("it gives a saved tensor")
+        return found
 
     def call(self, op: Any, args: tuple[object, ...], metas: tuple[TensorMeta, ...]) -> Any:
         """Records a call, past the refusal of effects in formulas."""
@@ -97,8 +135,10 @@ def in_flight(run: TapeRun, step: NodeStep | None) -> Iterator[tuple[Place, Any]
 class OneTapeRecorder:
     """One recording of a tape."""
 
-    def __init__(self, run: TapeRun, order: Sequence[int], bare: Sequence[Form]) -> None:
-        self.run, self.order, self.bare = run, order, bare
+    def __init__(self, run: RecordedRun, order: Sequence[int]) -> None:
+        self.run, self.order, self.bare = run, order, run.bare
+        self.called: dict[int, str] = {}
+        """Why nodes are called which might be recorded, by number."""
         self.learned: Learned = {}
         self.calls: list[TapeCall | Accumulation] = []
         self.ran: list[int] = []
@@ -111,7 +151,7 @@ class OneTapeRecorder:
         self.recorder = _WholeRecorder(lambda tensor: places[id(tensor)])
 
     # --- the tape
-    def record(self, number: int, learned: Learned) -> OneTape:
+    def record(self, learned: Learned) -> OneTape:
         """The recorded tape; the gradients in flight are those before. Raises NotOneGraph."""
         run, self.learned = self.run, learned
         before, collected = run._buffers, run.collected
@@ -122,10 +162,10 @@ class OneTapeRecorder:
         try:
             for place in self.order:
                 self._node(place)
-            return self._ended(number)
+            return self._ended()
         except Closed as error:
             raise NotOneGraph("a formula draws or has an effect") from error
-        except NotOneGraph:
+        except (NotOneGraph, Again):
             raise
         except Exception as error:  # nothing has happened: the engine says what is wrong, if it is
             raise NotOneGraph(f"a formula raises {type(error).__name__}") from error
@@ -156,8 +196,8 @@ class OneTapeRecorder:
         pause = next(paused, None)
         begins, gives = True, False
         while pause is not None:
-            if pause.kind == RUN and self.bare[number][0] != CLOSED:
-                found = self._formula(node, number, step)
+            found = self._formula(node, number, step) if pause.kind == RUN else None
+            if found is not None:
                 gives = True
                 pause = _sent(paused, found)
             else:
@@ -172,15 +212,29 @@ class OneTapeRecorder:
                 run._give(edge, grad)
 
     def _formula(self, node: TapeNode, number: int, step: NodeStep) -> Any:
-        """The gradients of a node's edges, recorded by its formula."""
+        """The gradients of a node's edges, recorded by its formula; None if it is called."""
         run, recorder, grads = self.run, self.recorder, step.grads
         assert grads is not None
+        if self.bare[number][0] == CLOSED or number in run.stale:
+            self.called[number] = run.forms.why_called(node)
+            return None
         wanted = None if run.sinks is None else run.sinks.wanted_of(node)
 
         def recorded(twin: TapeNode) -> Any:
             return run._recorded(twin, grads=grads)
 
-        return recorder.run(node, number, grads, wanted, self.bare[number], recorded)
+        if type(node) is not CustomNode:
+            return recorder.run(node, number, grads, wanted, self.bare[number], recorded)
+        try:
+            return recorder.custom(node, number, recorded)
+        except Called as reason:
+            why = str(reason)
+        except Closed:
+            why = "it draws or has an effect"
+        except Exception as error:  # the engine raises it, if it does
+            why = f"it raises {type(error).__name__} while it is recorded"
+        run.forms.failed(self.bare[number], why)
+        raise Again
 
     # --- calls
     def _call(
@@ -203,7 +257,9 @@ class OneTapeRecorder:
         self.exposed |= {id(each.storage) for each in args}
         others = [each for each in values.results if all(each is not arg for arg in args)]
         places = {id(each): k for k, each in enumerate([*args, *others])}
-        operands = tuple([(places[id(each)], each.meta) for each in values.results])
+        operands = tuple(
+            [(places[id(each)], each.meta, each.storage.version) for each in values.results]
+        )
         call = TapeCall(number, pause.told, operands, frame, begins, gives, tuple(self.ran))
         self.ran = []
         fresh = self._replace(step)
@@ -239,6 +295,9 @@ class OneTapeRecorder:
         values = tuple([each.value for each in args]), tuple([each.value for each in others])
         text = "; ".join(map(meta_text, metas))
         told = node.name() if kind == RUN else kind
+        if kind == RUN:
+            reason = self.called[self.run.number[node]]
+            recorder.marker.scope = tagged(recorder.marker.scope, reason)
         made = recorder.call(op, (told, handle, *values, text), metas)
         for (_, fake), value in zip(results, made, strict=True):
             fake.value = value
@@ -251,7 +310,7 @@ class OneTapeRecorder:
             recorder.marker.scope = recorder.scope_of(self.run.nodes[number], number)
             self._emit(self.run.nodes[number], Pause(ACCUMULATE), [grad], [], [])
             value = 0 if place is None else place
-            self.calls.append(Accumulation(number, grad.meta, value))
+            self.calls.append(Accumulation(number, grad.meta, grad.storage.version, value))
         recorder.pending = []
 
     def _frame(self, values: Values, step: NodeStep | None) -> Frame:
@@ -351,7 +410,7 @@ class OneTapeRecorder:
         ]
 
     # --- the end
-    def _ended(self, number: int) -> OneTape:
+    def _ended(self) -> OneTape:
         recorder = self.recorder
         values = Values(recorder, recorder.place_of)
         leaves = tuple([(leaf, values.taken(grad)) for leaf, grad in recorder.pending])
@@ -370,7 +429,6 @@ class OneTapeRecorder:
             if type(call) is TapeCall:
                 call.until, until = until, self.order.index(call.node) + 1
         return OneTape(
-            number,
             tuple(self.order),
             recorder.graph(values.results, "tape"),
             tuple(recorder.places),
@@ -379,10 +437,18 @@ class OneTapeRecorder:
             tuple(self.ran),
             leaves,
             sinks,
+            tuple([each.storage.version for each in values.results]),
+            {node_note(self.run.nodes[k], k): why for k, why in self.called.items()},
         )
 
 
 _OPS = {RUN: CALL_BACKWARD, ACCUMULATE: ACCUMULATE_GRAD}
+
+
+def tagged(scope: Scope | None, reason: str) -> Scope:
+    """The scope of a call that says why it is one."""
+    assert scope is not None
+    return Scope(scope.module, {**scope.tags, CALLED: reason}, scope.is_backward)
 
 
 def _sent(paused: Pauses, answer: Any) -> Pause | None:

@@ -31,6 +31,69 @@ class Doubled(al.autograd.Function):
         return *both[ctx.how], None, None
 
 
+factor = 2.0
+"""What recorded backwards read. Hooks change it between tapes, and while one runs."""
+
+
+def scaled(grad: Any) -> Any:
+    return grad * factor
+
+
+class Scaled(al.autograd.Function):
+    """Its backward only computes: with a variable, a number, saved values, None for a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, y: Any, how: int) -> Any:
+        out = x * y
+        ctx.save_for_backward(x, y, None, out)
+        ctx.how = how
+        ctx.set_materialize_grads(how % 2 == 0)
+        return out, x + 1
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any, other: Any) -> Any:
+        x, y, _, out = ctx.saved_tensors
+        if grad is None:
+            return other, None, None
+        found = scaled(grad) * y
+        if other is not None:
+            found = found + other.t()
+        if ctx.how == 3:
+            return found, None, None
+        if ctx.how == 4:
+            return grad, grad.t(), None
+        last = (grad * x).clone()
+        last.add_(out, alpha=0.5)
+        return found, last, None
+
+
+class Odd(al.autograd.Function):
+    """Its backward does what no recording can: reads a value, writes, gives what is saved, ..."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, how: int) -> Any:
+        ctx.save_for_backward(x)
+        ctx.how, ctx.kept = how, x.detach()
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        if ctx.how == 0 and (grad.sum() > 3).item():
+            grad = grad * 3
+        elif ctx.how == 1:
+            x.detach().add_(0)
+        elif ctx.how == 2:
+            return x.detach(), None
+        elif ctx.how == 3:
+            grad.mul_(2)
+        elif ctx.how == 4:
+            raise ValueError("by a backward")
+        elif ctx.how == 5:
+            return grad[0], None
+        return grad * 2, None
+
+
 class Scene:
     """The tensors of a tape, and what its hooks have kept and seen."""
 
@@ -49,7 +112,7 @@ class Scene:
     def step(self) -> None:
         """One more op, region or function."""
         a, b, rng = self.pick(), self.pick(), self.rng
-        kind = rng.randrange(11)
+        kind = rng.randrange(14)
         if kind == 0:
             made = Doubled.apply(a, b, self.log, rng.randrange(4))
         elif kind == 1:
@@ -69,6 +132,10 @@ class Scene:
             made = (a * 0.25).tanh()
         elif kind == 9:
             made = a.clone().mul_(0.5)
+        elif kind in (11, 12):
+            made = Scaled.apply(a, b, rng.randrange(5))[rng.randrange(2)]
+        elif kind == 13 and rng.randrange(3) == 0:
+            made = Odd.apply(a, rng.randrange(6))
         else:
             made = a @ b * 0.125
         self.tensors.append(made)
@@ -83,7 +150,7 @@ class Scene:
     def hook(self, number: int) -> None:
         """One more hook on some tensor."""
         tensor, rng = self.rng.choice(self.tensors), self.rng
-        kind = rng.randrange(14)
+        kind = rng.randrange(15)
         node = al.autograd.graph.get_gradient_edge(tensor).node
         if kind == 0:
             node.register_prehook(lambda grads: self._told(number, *grads))
@@ -125,13 +192,21 @@ class Scene:
             self.rng.choice(self.leaves).detach().mul_(1)
         elif kind == 12 and number % 4 == 0:
             raise ValueError(f"raised by hook {number}")
+        elif kind == 14:
+            _set_factor(number + 0.5)
         elif kind == 13:
             return grad * 2 if len(self.log) % 2 else None
         return None
 
 
+def _set_factor(value: float) -> None:
+    global factor
+    factor = value
+
+
 def run(seed: int, tapes: Any) -> Any:
     """All that can be seen of a tape, by the engine or by `tapes`."""
+    _set_factor(2.0 + seed % 2)
     scene = Scene(seed)
     for _ in range(scene.rng.randrange(2, 9)):
         scene.step()

@@ -3,7 +3,8 @@
 A pure hook is run once, on fakes, and the ops that it records replace it. Any other hook is called
 at each backward: one run cannot show that it prints, or changes an object. The proof: the hook can
 change nothing but tensors and objects that it makes itself, and reads nothing that can change.
-Used by `hooks/registered.py` alone. Rules: HOOK-2, HOOK-3. Spec: `specs/hooks_inside.md`.
+Used by `hooks/registered.py`, and by compiled autograd for backwards of custom functions
+(`loads_of`, CAG-30). Rules: HOOK-2, HOOK-3. Spec: `specs/hooks_inside.md`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import functools
 import types
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import numpy as np
@@ -91,11 +92,57 @@ def more_than_computes(hook: object, known: Known, given: Sequence[object] = ())
     return walk.along(hook) or walk.changes_a_container() or walk.asks_a_class()
 
 
+@attrs.frozen(eq=False)
+class Loads:
+    """What a function can load by name, with the functions that it calls."""
+
+    against: str | None
+    """Why it is not proven pure, if it is not."""
+    functions: tuple[types.FunctionType, ...]
+    """It, and the users' functions that it may call."""
+    modules: tuple[types.ModuleType, ...]
+    attributes: frozenset[str]
+    """The names of the attributes that the code loads, of whatever."""
+
+
+def loads_of(function: object) -> Loads:
+    """What a function can load that is called with objects of which nothing is known."""
+    walk = _Walk(_Outside())
+    against = walk.along(function) or walk.asks_a_class()
+    modules = [each for _, each in walk.owners if isinstance(each, types.ModuleType)]
+    return Loads(
+        against,
+        tuple(walk.functions),
+        tuple(dict.fromkeys(modules)),
+        frozenset(walk.attributes),
+    )
+
+
+class _Outside:
+    """Stands for `Known`: all objects were there before, and the caller compares all variables."""
+
+    def __contains__(self, thing: object) -> bool:
+        return True
+
+    def is_compared(self, function: types.FunctionType) -> bool:
+        """Whether somebody compares the function's variables."""
+        return True
+
+
+class _KnownObjects(Protocol):
+    """`Known`, or `_Outside`."""
+
+    def __contains__(self, thing: object) -> bool: ...
+
+    def is_compared(self, function: types.FunctionType) -> bool:
+        """Whether somebody compares the function's variables."""
+
+
 @attrs.define(eq=False, repr=False)
 class _Walk:
     """A search over all objects that a hook can load by name."""
 
-    known: Known
+    known: _KnownObjects
     words: set[str] = attrs.field(factory=set)
     """Attribute names and storing opcodes in the functions found."""
     attributes: dict[str, None] = attrs.field(factory=dict)
@@ -105,6 +152,8 @@ class _Walk:
     """Objects whose attributes the code may load: Python modules, `nn.Module`s, functions, and
     tensors of users' classes."""
     containers: list[Any] = attrs.field(factory=list)
+    functions: list[types.FunctionType] = attrs.field(factory=list)
+    """The users' functions found."""
     queue: list[_Found] = attrs.field(factory=list)
 
     def along(self, hook: object) -> str | None:
@@ -207,6 +256,7 @@ class _Walk:
             is_silent = _is_ours(function) and not function.__name__.startswith(_SETTERS)
             return None if is_silent else f"calls {function.__name__!r}"
         read = _Read.of(function)
+        self.functions.append(function)
         if read.against is not None:
             return read.against
         if not self.known.is_compared(function):
