@@ -107,7 +107,7 @@ STATEFUL = {
     for table in (stateful_programs, changing_programs, hidden_programs)
     for name, body in snippets(table.PROGRAMS).items()
 }
-SETTLED = ("lru counter", "context manager swaps flag")
+SETTLED = ("lru counter",)
 """Whose state is that of all later calls after the first one (CAP-16)."""
 ORDINARY = snippets(ordinary_programs.PROGRAMS)
 

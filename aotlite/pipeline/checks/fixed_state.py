@@ -102,6 +102,8 @@ class _FirstRun:
     _actions: list[Callable[[], bool]] = attrs.field(factory=list)
     """What sets the places that are read; each says whether it could."""
     _can_settle: bool = True
+    _owners: list[tuple[Any, str]] = attrs.field(factory=list)
+    """The objects whose attributes are read, with the names."""
 
     def made_by(self, capture: Capture, call: tuple[Any, ...]) -> Captured:
         token = REFUSAL_TAKER.set(self)
@@ -121,6 +123,9 @@ class _FirstRun:
         self.error, self.put_back, self._after = error, put_back, after
         for place, items in read:
             now = place.resolve(self.leaves)
+            above = AccessPath(place.argument, place.function, place.path[:-1])
+            if place.path and place.path[-1][0] == "attr":
+                self._owners.append((above.resolve(self.leaves), place.path[-1][1]))
             inner = _inner_action(now, items, before)
             self._can_settle &= now is not NOTHING and inner is not None
             self._actions.append(functools.partial(_bound, place, now, self.leaves))
@@ -130,9 +135,16 @@ class _FirstRun:
     def repeated(self, found: Captured, capture: Capture, call: tuple[Any, ...]) -> Captured | None:
         """The capture from the state that was left; None if it is another one."""
         program = _program(found)
+        watch = cast(Surrounded, found.recorder).around.numbers.watch
+        is_guarded = all(
+            is_a(each, (type, ModuleType)) or watch.reads(each, name) is not None
+            for each, name in self._owners
+        )
         found.recorder.close()
         self.put_back()
-        if program is None or not (self._can_settle and all(act() for act in self._actions)):
+        if program is None or not (
+            is_guarded and self._can_settle and all(act() for act in self._actions)
+        ):
             return None
         try:
             with _nothing_outside() as seen:

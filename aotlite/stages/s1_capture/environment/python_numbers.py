@@ -109,21 +109,25 @@ class EarlyReads(AttributeWatch):
         if name not in attributes_of(thing) and name not in attributes(thing):
             self._early.setdefault((id(thing), name), set()).add((frame.f_code, frame.f_lasti))
 
+    def names_read(self, thing: object) -> list[str]:
+        """The attributes of an object that this run has read, and code may change."""
+        of = id(thing) in self._objects and self._is_known
+        return [name for at, name in self._reads if of and at == id(thing)]
+
     def has_set_first(self, thing: object, place: AccessPath) -> bool:
         return bool(place.path) and (id(thing), place.path[-1][1]) in self._set_first
 
     def early(self, thing: object, name: str) -> set[Instruction] | None:
         """The instructions that read an attribute before it came; None if that is not known."""
-        return (
-            None if self.reads(thing, name) is None else self._early.get((id(thing), name), set())
-        )
+        known = self.reads(thing, name)
+        return None if known is None else self._early.get((id(thing), name), set())
 
 
 @attrs.define(eq=False, repr=False)
 class SelfChangedNumbers:
     """The check of one function."""
 
-    _roots: list[AccessPath] = attrs.field(factory=list)
+    roots: list[AccessPath] = attrs.field(factory=list)
     before: World = attrs.field(factory=World)
     watch: EarlyReads = attrs.field(factory=EarlyReads)
     """What is known of the attributes that the run has read."""
@@ -131,7 +135,7 @@ class SelfChangedNumbers:
 
     def look(self, function: object, roots: Sequence[AccessPath], leaves: list[object]) -> None:
         """Takes the first snapshot; `roots` are the variables, and Modules among the arguments."""
-        self._roots = list(roots)
+        self.roots = list(roots)
         self.before = without_watches(world_of(function, leaves, keeps=True))
         self._settings.look()
 
@@ -145,7 +149,7 @@ class SelfChangedNumbers:
         if error is not None and recorder.sizes is not None:
             put_numbers_in(error)
         if (recorder.sizes, table_in([x.meta for x in recorder.placeholders])) != (None, None):
-            _put_numbers([*self._roots, *_stored(recorder.compared())], recorder.leaves)
+            _put_numbers([*self.roots, *_stored(recorder.compared())], recorder.leaves)
 
     def check(self, recorder: CaptureTrace) -> None:
         """Raises UnsupportedError where the function reads a number that it has changed."""

@@ -6,7 +6,8 @@ Rules: CAP-12, CAP-14, GRD-3. Spec: `specs/s1_capture.md`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -16,17 +17,35 @@ from aotlite.eager.autograd.nodes.retained_grads import is_watched
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.stages.records.capture_inputs import InputRole
-from aotlite.stages.records.guards.access_paths import AccessPath
+from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath
 from aotlite.stages.records.guards.guard_records import (
     EnvironmentGuard,
     Guard,
     NoHooksGuard,
     ValueGuard,
 )
-from aotlite.stages.records.guards.snapshots import COMPOUND, Snapshot, snapshot_of, snapshot_of_all
+from aotlite.stages.records.guards.snapshots import (
+    COMPOUND,
+    PLAIN,
+    Snapshot,
+    snapshot_of,
+    snapshot_of_all,
+)
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.s1_capture.environment.attribute_watch import WatchedCapture
+from aotlite.stages.s1_capture.environment.bytecode_reads import Items
+from aotlite.stages.s1_capture.environment.number_reads import Change, SearchedCode, first_read
+from aotlite.stages.s1_capture.environment.object_contents import (
+    DICTS,
+    HELD,
+    attributes,
+    base_of,
+    content_of,
+    is_a,
+)
 from aotlite.stages.s1_capture.environment.python_numbers import SelfChangedNumbers
+
+_DEEPEST = 4
 
 
 @attrs.define(eq=False, repr=False)
@@ -55,8 +74,8 @@ class EnvironmentBefore:
         """Adds guards of all values that neither the function nor its hooks change.
 
         A value that the function changed itself, such as a list that it appends to, is not guarded:
-        a compiled call does not repeat the change, and nothing may read it (CAP-14). A change of a
-        Module's attributes is refused.
+        a compiled call does not repeat the change, and nothing may read it (CAP-14). Of a container
+        the other items that code reads are guarded. A change of a Module's attributes is refused.
         """
         kept: dict[AccessPath, Any] = {}
         guards: list[Guard] = []
@@ -76,12 +95,69 @@ class EnvironmentBefore:
                     "keep what changes in a buffer and write it in place, or change the object "
                     "outside the compiled function",
                 )
+            elif number not in self._changed and is_a(value, HELD):
+                guards += self._items(place, value, recorder.leaves)
+        guards += self._attributes(recorder.leaves)
         if kept:
             snapshot = snapshot_of_all(list(kept.values()), list(tensors.values()), deep=True)
             guards.append(EnvironmentGuard(tuple(kept), tuple(tensors), snapshot))
         stale = set(map(id, self._guards))
         recorder.guards[:] = [each for each in recorder.guards if id(each) not in stale] + guards
         self._guards = guards
+
+    def _attributes(self, leaves: list[Any]) -> Iterator[Guard]:
+        """Guards of the attributes of plain objects that the run has read and not changed, and that
+        code of the function changes in other calls: `if n > self.most: self.most = n`."""
+        before = self.numbers.before
+        roots = [*self.numbers.roots, *[place for place, _ in before.numbers.values()]]
+        functions = {id(each.function): each.function for each in roots}
+        done = set()
+        for (argument, function, path), owner in before.objects.items():
+            _, held = before.held.get((id(owner), "attributes"), (None, {}))
+            for name in self.numbers.watch.names_read(owner):
+                place = AccessPath(argument, functions.get(function), (*path, ("attr", name)))
+                value = place.resolve(leaves)
+                if (id(owner), name) in done or function not in functions:
+                    continue
+                done.add((id(owner), name))
+                was, now = held.get(name, NOTHING), attributes(owner).get(name, NOTHING)
+                if not (was is now or type(was) in PLAIN and snapshot_of(was).holds(now)):
+                    continue
+                if type(value) in PLAIN or value is NOTHING or self._is_kept(value):
+                    yield ValueGuard(place, snapshot_of(value, deep=True))
+
+    def _is_kept(self, container: Any) -> bool:
+        """Whether it is a container of numbers that is as it was."""
+        _, was = self.numbers.before.held.get((id(container), "contents"), (None, None))
+        if was is None or not is_a(container, HELD):
+            return False
+        now, items = content_of(container), list(was)
+        if is_a(container, DICTS):
+            items = [each for pair in items for each in pair]
+        return all(type(each) in PLAIN for each in items) and snapshot_of(was).holds(now)
+
+    def _items(
+        self, place: AccessPath, container: Any, leaves: list[Any], above: Items = ()
+    ) -> Iterator[Guard]:
+        """Guards of the numbers that a changed container held before, and still holds, and that
+        code reads: `self.table["scale"]` beside `self.table["calls"] += 1`."""
+        _, content = self.numbers.before.held.get((id(container), "contents"), (None, ()))
+        is_dict = is_a(container, DICTS)
+        if not is_dict and base_of(container) is set:
+            return
+        now = dict(content_of(container) if is_dict else enumerate(content_of(container)))
+        searched = SearchedCode.of(self.numbers.before)
+        for key, was in list(content) if is_dict else list(enumerate(content)):
+            value, items = now.get(key, NOTHING), (*above, key)
+            at = functools.reduce(lambda at, each: at.then("item", each), items, place)
+            if type(key) not in PLAIN:
+                continue
+            if was is value and is_a(value, HELD) and len(items) < _DEEPEST:
+                yield from self._items(place, value, leaves, items)
+            elif type(was) in PLAIN and snapshot_of(was).holds(value):
+                one = Change(place, items, NOTHING, False, True, False, False, None)
+                if first_read(one, leaves, searched) is not None:
+                    yield ValueGuard(at, snapshot_of(was))
 
 
 class Surrounded(WatchedCapture, Protocol):
