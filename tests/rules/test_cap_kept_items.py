@@ -136,3 +136,47 @@ def test_a_table_is_changed_inside_and_outside(counted, read, is_nested, changes
     for key, value in changes:
         inner[key] = value
         assert [float(inner[read])] == compiled(ONE).tolist()
+
+
+class Slotted:
+    __slots__ = ("n",)
+
+
+class Meta(type):
+    n = 1
+
+
+def test_what_one_size_sets_another_size_reads():
+    """A compiled call does not set it again: the other entry compares it, or there is none."""
+
+    def slot():
+        box = Slotted()
+        box.n = 1
+
+        def f(x):
+            if x.shape[0] == 3:
+                box.n = x.shape[0]
+            if box.n < x.shape[0]:
+                box.n = 2
+            return x * box.n
+
+        return f
+
+    def metaclass():
+        kind = Meta("kind", (), {})
+
+        def f(x):
+            if x.shape[0] == 3:
+                kind.n = 2
+            return x * kind.n
+
+        return f
+
+    for make in (slot, metaclass):
+        eager, compiled = make(), al.compile(make(), backend="reference")
+        for size in (2, 3, 2, 5, 3, 2):
+            expected = eager(al.ones(size)).tolist()
+            try:
+                assert expected == compiled(al.ones(size)).tolist()
+            except al.UnsupportedError:
+                break

@@ -124,6 +124,8 @@ class _FirstRun:
         for place, items in read:
             now = place.resolve(self.leaves)
             above = AccessPath(place.argument, place.function, place.path[:-1])
+            if place.path and place.path[-1][0] == "class":  # guards see no metaclass's attributes
+                self._can_settle &= type(above.resolve(self.leaves)) is type
             if place.path and place.path[-1][0] == "attr":
                 self._owners.append((above.resolve(self.leaves), place.path[-1][1]))
             inner = _inner_action(now, items, before)
@@ -137,7 +139,7 @@ class _FirstRun:
         program = _program(found)
         watch = cast(Surrounded, found.recorder).around.numbers.watch
         is_guarded = all(
-            is_a(each, (type, ModuleType)) or watch.reads(each, name) is not None
+            type(each) in (type, ModuleType) or watch.reads(each, name) is not None
             for each, name in self._owners
         )
         found.recorder.close()

@@ -98,8 +98,6 @@ class AttributeWatch:
     _reads: dict[tuple[int, str], set[Instruction]] = attrs.field(factory=dict)
     _computed: dict[tuple[int, str], object] = attrs.field(factory=dict)
     """What cached properties gave that recorded nothing; NOTHING where that is not known."""
-    _set_first: set[tuple[int, str]] = attrs.field(factory=set)
-    """The attributes that the run has set before any read: it reads nothing of an earlier call."""
     _is_known: bool = False
     times: int = 0
     """How often guards were made: another time because users' Python ran in the backward, which is
@@ -177,9 +175,8 @@ class AttributeWatch:
         is_watched = id(thing) in self._objects and (type(thing), name) in self._placed
         if not (self._is_known and is_watched) or self.times > 1:
             return None
-        is_kept = key in self._computed and self._computed[key] is attributes_of(thing).get(name)
-        if is_kept or key in self._set_first:
-            return set()  # later reads give what this run has computed, or set
+        if key in self._computed and self._computed[key] is attributes_of(thing).get(name):
+            return set()  # later reads give what this run has computed
         return self._reads.get(key, set())
 
     # --- what the descriptors tell
@@ -187,10 +184,6 @@ class AttributeWatch:
         if id(thing) in self._objects:
             at = frame.f_code, frame.f_lasti
             self._reads.setdefault((id(thing), name), set()).add(at)
-
-    def sets(self, thing: object, name: str) -> None:
-        if id(thing) in self._objects and (id(thing), name) not in self._reads:
-            self._set_first.add((id(thing), name))
 
     def effects(self) -> Effects:
         """What has been recorded so far."""
@@ -449,8 +442,6 @@ class _Watched:
         return held if held is not NOTHING else self._of_class(thing, type(thing))
 
     def __set__(self, thing: object, value: object) -> None:
-        for watch in self.watches:
-            watch.sets(thing, self.name)
         if self.slot is not None:
             self.slot.__set__(thing, value)
         else:

@@ -114,9 +114,6 @@ class EarlyReads(AttributeWatch):
         of = id(thing) in self._objects and self._is_known
         return [name for at, name in self._reads if of and at == id(thing)]
 
-    def has_set_first(self, thing: object, place: AccessPath) -> bool:
-        return bool(place.path) and (id(thing), place.path[-1][1]) in self._set_first
-
     def early(self, thing: object, name: str) -> set[Instruction] | None:
         """The instructions that read an attribute before it came; None if that is not known."""
         known = self.reads(thing, name)
@@ -186,7 +183,7 @@ class SelfChangedNumbers:
                 )
             if location is not None and taker is None:
                 break
-            if location is not None or self.watch.has_set_first(change.owner, place):
+            if location is not None:
                 read.append((place, items))
         if error is not None and taker is not None:
             taker.take(error, read, lambda: self._put_back(leaves, changes), self.before, after)
