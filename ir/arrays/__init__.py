@@ -18,6 +18,7 @@ from aotlite.ir.arrays.protocol import ArrayBuffer as ArrayBuffer
 from aotlite.ir.arrays.protocol import ArrayFunction as ArrayFunction
 from aotlite.ir.arrays.protocol import Namespace as Namespace
 from aotlite.ir.dtypes import DType, float8_e4m3fn, float8_e5m2
+from aotlite.ir.errors import UnsupportedError
 
 BufferT = TypeVar("BufferT", bound=ArrayBuffer)
 """The class of a library's buffers."""
@@ -200,6 +201,15 @@ _SATURATING = float8_e4m3fn.numpy
 """float8_e4m3fn has no infinity: as in PyTorch, larger numbers become its largest one."""
 
 
+def _without_elements(shape: Sequence[int], dtype: DType, buffer: object) -> np.ndarray:
+    """An array without elements: it may start anywhere, past the end of the buffer, too."""
+    if buffer is None and 0 not in shape:  # NumPy would make new memory
+        raise UnsupportedError(
+            "array: the memory of a tensor was freed, expected one that has its elements"
+        )
+    return np.empty(shape, dtype.numpy)
+
+
 class NumpyArrays:
     """NumPy as an `ArrayBackend`; a buffer is a C-contiguous ndarray, usually of bytes."""
 
@@ -218,8 +228,8 @@ class NumpyArrays:
         offset: int,
     ) -> np.ndarray:
         size = dtype.itemsize
-        if 0 in shape:  # an empty view may start anywhere, past the end of the buffer too
-            return np.empty(shape, dtype.numpy)
+        if 0 in shape or buffer is None:
+            return _without_elements(shape, dtype, buffer)
         return np.ndarray(
             shape, dtype.numpy, buffer, offset * size, [step * size for step in stride]
         )

@@ -210,3 +210,20 @@ def test_versions_of_what_is_given_back_still_guard_what_is_saved():
     w.detach().fill_(1)
     with pytest.raises(AutogradError, match="was changed in place|version"):
         loss.backward()
+
+
+@pytest.mark.parametrize("size", [3, 4096])
+def test_compiled_autograd_never_computes_of_freed_memory(size):
+    """Its windows on no memory became new memory, and gradients of it were given."""
+    for gone in ("saved", "gradient", None, "saved", "gradient"):
+        x, grad = al.full((size,), 3.0).requires_grad_(), al.ones(size)
+        y = (x * x * x).sin()
+        if gone is not None:
+            {"saved": x, "gradient": grad}[gone].untyped_storage().resize_(0)
+        with al.compiled_autograd.enable():
+            if gone is None:
+                y.backward(grad)
+                continue
+            with pytest.raises(UnsupportedError, match="freed|resized to 0 bytes"):
+                y.backward(grad)
+        assert x.grad is None
