@@ -227,3 +227,13 @@ def test_compiled_autograd_never_computes_of_freed_memory(size):
             with pytest.raises(UnsupportedError, match="freed|resized to 0 bytes"):
                 y.backward(grad)
         assert x.grad is None
+
+
+@pytest.mark.rules("STG-5")
+@pytest.mark.parametrize("ask", ["nbytes", "data_ptr"])
+@pytest.mark.parametrize("make", [al.compile, al.func.functionalize])
+def test_the_size_and_address_of_a_storage_are_no_constants_of_a_graph(make, ask):
+    """Of a tensor of the closure: the number would be that of the first call."""
+    w = numbers(4)
+    with pytest.raises(UnsupportedError, match=f"^{ask}: the tensor belongs to a capture"):
+        make(lambda x: x + getattr(w.untyped_storage(), ask)())(al.ones(4))

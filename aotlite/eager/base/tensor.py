@@ -287,7 +287,7 @@ class Tensor(HostValues):
     # --- memory
     def untyped_storage(self) -> Storage:
         """The tensor's storage: the same object for all tensors that share it."""
-        return self.storage
+        return here(self).storage
 
     def data_ptr(self) -> int:
         """The address of the first element."""
