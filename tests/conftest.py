@@ -41,8 +41,15 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
 # What the phase `explain` would add to a failure, "or any other value", costs tests of planted
 # mistakes as much as the failure itself.
 SHOWN = [phase for phase in Phase if phase is not Phase.explain]
-settings.register_profile("aotlite", deadline=None, print_blob=True, derandomize=True, phases=SHOWN)
-MORE = 4
+settings.register_profile(
+    "aotlite",
+    deadline=None,
+    print_blob=True,
+    derandomize=True,
+    phases=SHOWN,
+    max_examples=60,
+)
+MORE = 6
 """Times as many examples are drawn in the long run, by laws that do not say how many."""
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("aotlite")

@@ -205,7 +205,7 @@ def test_is_no_law(): pass
 def test_laws_draw_more_in_the_long_run(tmp_path):
     assert "2 passed, 1 deselected" in run_tests(tmp_path, LAWS, "-m", "long", "-p", "no:xdist")
     drawn = tmp_path.joinpath("drawn").read_text("utf-8").split()
-    assert {"five": 20, "seven": 7} == Counter(drawn)
+    assert {"five": 30, "seven": 7} == Counter(drawn)
 
 
 MARK = re.compile(r"^@pytest\.mark\.slow\((.*)\)$", re.MULTILINE)

@@ -43,7 +43,7 @@ def leaf(*values: float) -> Any:
 
 # ------------------------------------------------------------------------------ random programs
 @pytest.mark.draws(long=520)
-@pytest.mark.slow("takes 160 cases through all stages, for the tests of a worker")
+@pytest.mark.slow("takes 120 cases through all stages, for the tests of a worker")
 @pytest.mark.rules("JNT-1", "JNT-2", "JNT-11")
 def test_the_joint_graph_on_any_tangents_gives_eagers_gradients() -> None:
     """Run by an interpreter on small integers; eager is given the same tangents."""

@@ -58,7 +58,7 @@ def holds(check: Callable[[Journey], bool | None]) -> int:
 
 # ------------------------------------------------------------------------------ 6 functionalize
 @pytest.mark.draws(long=520)
-@pytest.mark.slow("takes 160 cases through all stages, for the tests of a worker")
+@pytest.mark.slow("takes 120 cases through all stages, for the tests of a worker")
 @pytest.mark.rules("FUN-1", "FUN-25")
 def test_functionalize_gives_a_pure_graph() -> None:
     def check(journey: Journey) -> None:

@@ -92,7 +92,7 @@ def test_improving_graphs_of_random_programs_changes_no_more_than_roundings(
 ) -> None:
     """Small programs are treated as large ones: nothing of them would be divided otherwise."""
     lower(monkeypatch, lowered)
-    for journey in journeys(120):
+    for journey in journeys():
         for graph in (journey.partition.forward, journey.partition.backward):
             if graph is not None:
                 assert_improved(program_of(graph))

@@ -165,7 +165,7 @@ def drawn(meta, seed):
 
 @pytest.mark.parametrize("numbers", first(range(200), 20))
 def test_graphs_of_random_programs_lowered_are_the_graphs(numbers):
-    for journey in journeys(200)[numbers.start : numbers.stop]:
+    for journey in journeys(200 if numbers.start else None)[numbers.start : numbers.stop]:
         for graph in (journey.partition.forward, journey.partition.backward):
             if graph is not None:
                 arrays = [drawn(node.meta, k) for k, node in enumerate(graph.placeholders)]

@@ -87,7 +87,7 @@ def journey_of(case: Case) -> Journey | None:
     return Journey(case, stages, compiled)
 
 
-EXAMPLES = 160
+EXAMPLES = 120
 """Cases of which the journeys are; more in the long run, for tests with the marker `draws`."""
 
 

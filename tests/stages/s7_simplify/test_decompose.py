@@ -67,7 +67,7 @@ def roots(graph: Graph) -> list[Any]:
 
 # ---------------------------------------------------------------------------------------- the laws
 @pytest.mark.draws(long=520)
-@pytest.mark.slow("takes 160 cases through all stages, for the tests of a worker")
+@pytest.mark.slow("takes 120 cases through all stages, for the tests of a worker")
 def test_decomposing_keeps_results_metas_and_memory() -> None:
     """DEC-4, DEC-5: exactly, on the graphs of random programs."""
     changed = 0
