@@ -29,7 +29,7 @@ def broken_by(law, *args, **options):
 
 
 # -------------------------------------------------------------------------------------- samples
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize(
     "name",
     "add exp sum matmul where gather cat t_ mul_ unbind rand nonzero diagonal sort".split(),

@@ -36,7 +36,7 @@ def test_every_op_with_operands_that_has_a_gradient_has_smooth_samples(name):
     assert not differentiable or any(sample.smooth for sample in samples_of(name))
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(("law", "op"), [row(law, op) for law, op in CASES])
 def test_the_op_obeys_the_law(law, op):
     law(op, samples_of(op.name))

@@ -67,7 +67,7 @@ def takes(op: Any, args: tuple[Any, ...], i: int) -> tuple[Callable[..., Any], l
 
 
 @pytest.mark.rules("DYN-27")
-@pytest.mark.thinned(10)
+@pytest.mark.thinned(20)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", [al.float32, al.float64], ids=str)
 @pytest.mark.parametrize("name", [n for op in PARTS for n in (op.name, f"{op.name}_") if n in OPS])

@@ -44,7 +44,7 @@ def played(program: Program, number: int, run: Any, hooks: Hooks | None) -> Obse
 
 @pytest.mark.draws(long=240)
 @pytest.mark.rules("SAV-7", "TEN-42")
-@settings(max_examples=30)
+@settings(max_examples=18)
 @given(seeds, st.sampled_from(HOOKS))
 def test_programs_under_hooks_that_lose_nothing_are_eagers(seed: int, hooks: Hooks) -> None:
     """But for writes to what is saved, which eager's backward meets without hooks, and not where

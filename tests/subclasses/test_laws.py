@@ -182,8 +182,8 @@ def check_compiled(seeds: range) -> Counter[str]:
 @pytest.mark.rules("SUB-9", "SUB-15", "SUB-20")
 def test_random_programs_on_random_nestings_compile() -> None:
     """seed by seed"""
-    found = check_compiled(range(8))
-    assert found["ran"] >= 6
+    found = check_compiled(range(4))
+    assert found["ran"] >= 3
 
 
 @pytest.mark.long

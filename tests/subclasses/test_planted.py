@@ -247,5 +247,5 @@ def test_without_its_fault_each_class_obeys() -> None:
     """The classes that the plants derive from, on the same ops."""
     for make in (scaled, lambda x: Labeled(x, "a"), Boxed):
         meaning = OF_SCALED if make is scaled else OF_BOXED
-        found = subclass_laws(make, meaning, ops=["mul", "t", "neg", "add", "exp", "mul_", "sum"])
+        found = subclass_laws(make, meaning, ops=["mul", "t", "add", "mul_"])
         assert not found.refused
